@@ -1,0 +1,71 @@
+"""The course's command line: finds the command, runs it, and turns errors into one line and an exit code."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from coursekit.errors import CourseError
+
+# Name -> where it lives and what it does. A command's module is imported only when that command is called,
+# so that `hint` does not wait for torch.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "test": ("coursekit.runner:test", "test your code: the day that you name, or every day begun"),
+    "test-solution": ("coursekit.runner:test_solution", "run the whole test suite on the reference"),
+    "hint": ("coursekit.hint:hint", "show the next of a task's three hints"),
+    "progress": ("coursekit.progress:progress", "show the whole course on one screen"),
+    "reset": ("coursekit.reset:reset", "put a day's or a task's stubs back, keeping a copy of your code"),
+    "catch-up": ("coursekit.catch_up:catch_up", "borrow from the reference what earlier days still lack"),
+    "main": ("coursekit.programs.main:main", "answer one prompt with the model"),
+    "batch-main": ("coursekit.programs.batch_main:batch_main", "answer a fixed set of prompts"),
+    "smoke": ("coursekit.programs.smoke:smoke", "run the engine's stages and compare their tokens and speed"),
+    "doctor": ("coursekit.programs.doctor:doctor", "say what this machine offers and what is missing"),
+    "book": ("coursekit.book:book", "serve the book, or build it"),
+    "starter": ("coursekit.starter:starter", "generate the starter from the reference, or check it"),
+    "check": ("coursekit.gates:check", "prove that reference, starter, tests and book agree"),
+}
+
+INTERRUPTED = 130
+
+
+def run() -> None:
+    """Run the command that the arguments name and leave with its exit code."""
+    console = Console(stderr=True, highlight=False)
+    try:
+        _dispatch(sys.argv[1:])
+    except CourseError as error:
+        console.print(f"[red]error:[/red] {_escape(str(error))}", soft_wrap=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        console.print("interrupted")
+        sys.exit(INTERRUPTED)
+
+
+def _dispatch(arguments: list[str]) -> None:
+    if not arguments or arguments[0] in ("-h", "--help"):
+        _print_commands()
+        return
+    name, *rest = arguments
+    if name not in COMMANDS:
+        raise CourseError(f"there is no command {name!r}; there are: {', '.join(COMMANDS)}")
+    module_name, function_name = COMMANDS[name][0].split(":")
+    function = getattr(importlib.import_module(module_name), function_name)
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
+    app.command(name, help=function.__doc__)(function)
+    # standalone_mode=False would leave typer's own usage errors to us; its messages are good, so it keeps them.
+    app(args=rest, prog_name=f"pdm run {name}")
+
+
+def _print_commands() -> None:
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for name, (_, summary) in COMMANDS.items():
+        table.add_row(f"pdm run {name}", summary)
+    Console(highlight=False).print(table)
+
+
+def _escape(text: str) -> str:
+    return text.replace("[", "\\[")
