@@ -18,6 +18,7 @@ mpl.use("svg")
 
 import matplotlib.pyplot as plt
 import numpy as np
+from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
@@ -61,7 +62,7 @@ SETTINGS: dict[str, Any] = {
     "axes.grid": False,
     "axes.labelcolor": COLOURS["ink"],
     "axes.labelsize": 9,
-    "axes.prop_cycle": mpl.cycler(color=[COLOURS[name] for name in SERIES]),
+    "axes.prop_cycle": cycler(color=[COLOURS[name] for name in SERIES]),
     "axes.spines.right": False,
     "axes.spines.top": False,
     "axes.titlelocation": "left",
@@ -85,7 +86,7 @@ SETTINGS: dict[str, Any] = {
     "ytick.labelsize": 8.5,
 }
 mpl.rcdefaults()
-mpl.rcParams.update(SETTINGS)
+plt.style.use(SETTINGS)
 
 MONOSPACE = "DejaVu Sans Mono"
 FULL_WIDTH = 7.2
@@ -94,7 +95,7 @@ FULL_WIDTH = 7.2
 def new_figure(
     width: float = FULL_WIDTH, height: float = 3.0, rows: int = 1, cols: int = 1, **options: Any
 ) -> tuple[Figure, Any]:
-    """A figure of `width` x `height` inches with one axes, or an array of them; `options` go to `subplots`."""
+    """A figure of `width` x `height` inches with one axes, or an array of them; `options`: of `subplots`."""
     return plt.subplots(rows, cols, figsize=(width, height), layout="constrained", **options)
 
 
@@ -215,7 +216,7 @@ def matrix(
     """A small grid of numbers, first row on top, whose cells are the darker the greater the value.
 
     `values` is [rows, cols]; a value that isn't finite gets no tint. `texts` are the words in the cells (by
-    default the values with two places); `fills` names a colour for each cell ("" for none) instead of the tint.
+    default the values with two places); `fills` names a colour a cell instead ("" for none).
     """
     rows, cols = values.shape
     finite = np.isfinite(values)

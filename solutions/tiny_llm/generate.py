@@ -69,27 +69,36 @@ class StreamDecoder:
     The bytes of one character can be spread over several tokens (an emoji, a Chinese character). Until the last of
     them has arrived, the tokenizer decodes what there is to the replacement character U+FFFD, which must not be
     shown.
+
+    Put together, what :meth:`push` and :meth:`flush` return is what ``tokenizer.decode`` makes of all the ids.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        """Start with nothing held back."""
+        """Start with nothing shown and nothing held back."""
         self.tokenizer = tokenizer
-        self.held: list[int] = []
+        self.shown: list[int] = []  # the ids of the piece of text returned last
+        self.held: list[int] = []  # the ids whose text is not returned yet
 
     def push(self, token_id: int) -> str:
-        """Take in one id and return the text that is complete with it; "" while a character is unfinished.
-
-        What is held back stays short: ids whose text has been returned are not decoded again.
-        """
+        """Take in one id and return the text that is complete with it; "" while a character is unfinished."""
         self.held.append(token_id)
-        text = self.tokenizer.decode(self.held)
-        if text.endswith("\N{REPLACEMENT CHARACTER}"):
+        text = self._new_text()
+        if not text or text.endswith("\N{REPLACEMENT CHARACTER}"):
             return ""
-        self.held.clear()
+        self.shown, self.held = self.held, []
         return text
 
     def flush(self) -> str:
-        """At the end of the text: return what is still held back, replacement characters and all."""
-        text = self.tokenizer.decode(self.held)
-        self.held.clear()
+        """End the text: return what is still held back, replacement characters and all, and start afresh."""
+        text = self._new_text()
+        self.shown, self.held = [], []
         return text
+
+    def _new_text(self) -> str:
+        """What the held ids add to the text, "" when nothing is held.
+
+        They are decoded together with the piece before them: some tokenizers drop the space in front of the first
+        id that they are given. Older ids are not decoded again, so that a long text costs no more per id.
+        """
+        before = self.tokenizer.decode(self.shown)
+        return self.tokenizer.decode(self.shown + self.held)[len(before) :]

@@ -155,10 +155,13 @@ class Transformer:
             [B, L, E]: for each token, the vector from which the next token is predicted.
 
         Raises:
-            ValueError: there are not as many caches as layers, or positions as tokens.
+            ValueError: there are not as many caches as layers (raised before any of them has taken anything in),
+                or not as many positions as tokens.
         """
         if caches is None:
             caches = [NoCache() for _ in self.blocks]
+        if len(caches) != len(self.blocks):
+            raise ValueError(f"{len(caches)} caches were given for {len(self.blocks)} layers")
         angles = self.rope.angles(positions)
         x = self.embedding(tokens)
         for block, cache in zip(self.blocks, caches, strict=True):

@@ -22,7 +22,7 @@ class SamplingParams:
     """How one request wants its tokens chosen. The defaults switch everything off: greedy choice.
 
     Raises:
-        ValueError: a value is out of range; the message names it, its value and the range.
+        ValueError: a value is out of range or of another type; the message names it, its value and what is wanted.
     """
 
     temperature: float = 0.0  # 0 is greedy; below 1 sharper, above 1 flatter
@@ -33,17 +33,29 @@ class SamplingParams:
     seed: int | None = None  # the same seed draws the same tokens; None draws differently each time
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense, NaN and infinity included."""
-        self._require("temperature", 0 <= self.temperature < math.inf, "0 or more")
-        self._require("top_k", isinstance(self.top_k, int) and self.top_k >= 0, "a whole number, 0 or more")
-        self._require("top_p", 0 < self.top_p <= 1, "above 0, at most 1")
-        self._require("min_p", 0 <= self.min_p <= 1, "from 0 to 1")
-        self._require("repetition_penalty", 0 < self.repetition_penalty < math.inf, "above 0")
-        self._require("seed", self.seed is None or isinstance(self.seed, int), "a whole number or None")
+        """Refuse what makes no sense: out of range, NaN, infinity, a bool or a string for a number."""
+        temperature, penalty = self.temperature, self.repetition_penalty
+        self._require("temperature", _is_number(temperature) and 0 <= temperature < math.inf, "a number, 0 or more")
+        self._require("top_k", _is_whole(self.top_k) and self.top_k >= 0, "a whole number, 0 or more")
+        self._require("top_p", _is_number(self.top_p) and 0 < self.top_p <= 1, "above 0 and at most 1")
+        self._require("min_p", _is_number(self.min_p) and 0 <= self.min_p <= 1, "from 0 to 1")
+        self._require("repetition_penalty", _is_number(penalty) and 0 < penalty < math.inf, "a number above 0")
+        self._require("seed", self.seed is None or _is_whole(self.seed), "a whole number or None")
 
     def _require(self, name: str, valid: bool, wanted: str) -> None:
+        """Raise the ValueError for the field ``name`` unless ``valid``."""
         if not valid:
             raise ValueError(f"{name} is {getattr(self, name)!r}; it must be {wanted}")
+
+
+def _is_number(value: object) -> bool:
+    """Whether this is an int or a float; a bool, which Python counts as an int, is not."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_whole(value: object) -> bool:
+    """Whether this is an int and not a bool."""
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def apply_repetition_penalty(logits: Tensor, token_ids: Sequence[int], penalty: float) -> Tensor:
@@ -124,6 +136,7 @@ def keep_min_p(logits: Tensor, min_p: float) -> Tensor:
 
 
 def _keep(logits: Tensor, ids: Tensor) -> Tensor:
+    """A copy of ``logits`` [V] with −inf everywhere but at ``ids`` [how many stay]."""
     kept = torch.full_like(logits, -math.inf)
     kept[ids] = logits[ids]
     return kept
@@ -169,8 +182,8 @@ class Sampler:
             token_ids: prompt and output so far.
         """
         params = self.params
-        # float64 is not to be had on every device, and one row is cheap to move.
-        logits = apply_repetition_penalty(logits.float().cpu(), token_ids, params.repetition_penalty)
+        # In float64 even the smallest temperature is not 0. Not every device has it, and one row is cheap to move.
+        logits = apply_repetition_penalty(logits.cpu().double(), token_ids, params.repetition_penalty)
         if params.temperature == 0:
             return greedy(logits)
         logits = apply_temperature(logits, params.temperature)

@@ -50,14 +50,23 @@ def _dispatch(arguments: list[str]) -> None:
         _print_commands()
         return
     name, *rest = arguments
+    # standalone_mode=False would leave typer's own usage errors to us; its messages are good, so it keeps them.
+    application(name)(args=rest, prog_name=f"pdm run {name}")
+
+
+def application(name: str) -> typer.Typer:
+    """The command `name` as a typer application of its own; its module is imported now.
+
+    Raises:
+        CourseError: there is no such command.
+    """
     if name not in COMMANDS:
         raise CourseError(f"there is no command {name!r}; there are: {', '.join(COMMANDS)}")
     module_name, function_name = COMMANDS[name][0].split(":")
     function = getattr(importlib.import_module(module_name), function_name)
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
     app.command(name, help=function.__doc__)(function)
-    # standalone_mode=False would leave typer's own usage errors to us; its messages are good, so it keeps them.
-    app(args=rest, prog_name=f"pdm run {name}")
+    return app
 
 
 def _print_commands() -> None:

@@ -1,0 +1,81 @@
+"""Arrays of any framework, seen through NumPy.
+
+Nothing here imports a framework that is not loaded already, except to make an array of it.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+# What the frameworks call the same thing; the names on the right are the ones that tests use.
+ARTICLES = {"torch": "a torch tensor", "mlx": "an MLX array", "numpy": "a NumPy array"}
+DEFAULT_INTEGER = {"torch": "int64", "mlx": "int32", "numpy": "int64"}
+
+
+def framework(value: Any) -> str | None:
+    """``"torch"``, ``"mlx"`` or ``"numpy"`` for an array of that framework, ``None`` for anything else."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        return "torch"
+    mlx = sys.modules.get("mlx.core")
+    if mlx is not None and isinstance(value, mlx.array):
+        return "mlx"
+    return "numpy" if isinstance(value, np.ndarray) else None
+
+
+def dtype_name(value: Any) -> str:
+    """The dtype of an array as a plain name: ``"float32"``, ``"bfloat16"``, ``"int64"``, ``"bool"``, …
+
+    Raises:
+        TypeError: ``value`` is not an array.
+    """
+    if framework(value) is None:
+        raise TypeError(f"{type(value).__name__} is not an array")
+    return str(value.dtype).rsplit(".", 1)[-1].rstrip("_")
+
+
+def to_numpy(value: Any) -> np.ndarray:
+    """A NumPy copy of an array, on the host; bfloat16, which NumPy lacks, becomes float32.
+
+    Raises:
+        TypeError: ``value`` is neither an array nor something that ``numpy.array`` takes.
+    """
+    kind = framework(value)
+    if kind == "torch":
+        plain = value.detach().cpu()
+        return np.array((plain.float() if dtype_name(plain) == "bfloat16" else plain).numpy())
+    if kind == "mlx":
+        mlx = sys.modules["mlx.core"]
+        return np.array(value.astype(mlx.float32) if dtype_name(value) == "bfloat16" else value)
+    return np.array(value)
+
+
+def make_array(values: Any, backend: str, device: str = "cpu", dtype: str | None = None) -> Any:
+    """An array of ``backend`` that shares no memory with ``values``.
+
+    Args:
+        values: anything that ``numpy.asarray`` takes.
+        backend: ``"torch"`` or ``"mlx"``.
+        device: where a torch tensor goes; MLX uses its default device.
+        dtype: name of the dtype; left out, floats become float32 and integers the framework's usual one.
+    """
+    source = np.array(values)
+    name = dtype or _default_dtype(source, backend)
+    if backend == "torch":
+        import torch
+
+        return torch.from_numpy(source).to(device=device, dtype=getattr(torch, name))
+    import mlx.core as mx
+
+    return mx.array(source).astype(getattr(mx, "bool_" if name == "bool" else name))
+
+
+def _default_dtype(source: np.ndarray, backend: str) -> str:
+    if source.dtype.kind == "f":
+        return "float32" if source.dtype == np.float64 else source.dtype.name
+    if source.dtype.kind in "iu":
+        return DEFAULT_INTEGER[backend]
+    return source.dtype.name

@@ -1,0 +1,192 @@
+"""Reads one `lesson.toml` and notes all that is wrong with it, with the line where it stands."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from coursekit.errors import CourseError
+from coursekit.lesson import FunctionRef, Lesson, Task
+from coursekit.outline import read_source
+from coursekit.paths import Course
+
+HINTS = 3
+LESSON_KEYS = {"title", "goal", "chapter", "stage", "task"}
+TASK_KEYS = {"id", "title", "points", "implements", "hints"}
+
+# Strings and comments of a TOML file; triple quotes first, so that they are not read as an empty string.
+_STRING = r"\"\"\"(?:\\.|[^\\])*?\"\"\"|'''.*?'''|\"(?:\\.|[^\"\\\n])*\"|'[^'\n]*'"
+_STRING_OR_COMMENT = re.compile(rf"{_STRING}|#[^\n]*", re.DOTALL)
+
+
+@dataclass(frozen=True, order=True)
+class Problem:
+    """Something wrong at a line of a file."""
+
+    file: str
+    line: int
+    message: str = ""
+
+    @property
+    def where(self) -> str:
+        return f"{self.file}:{self.line}"
+
+    def saying(self, message: str) -> Problem:
+        return replace(self, message=message)
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.message}"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A task's claim to a function, and where it stands."""
+
+    ref: FunctionRef
+    at: Problem
+
+
+def day_folders(course: Course) -> Iterator[tuple[int, int, Path]]:
+    """Week, day and path of every `lessons/week_W/day_D/lesson.toml`, in order."""
+    found = []
+    for path in course.lessons.glob("week_*/day_*/lesson.toml"):
+        match = re.fullmatch(r"week_(\d+)/day_(\d+)/lesson.toml", path.relative_to(course.lessons).as_posix())
+        if match:
+            found.append((int(match[1]), int(match[2]), path))
+    yield from sorted(found)
+
+
+class LessonFile:
+    """One `lesson.toml`: `read()` gives the lesson; `problems` and `claims` fill up as it reads."""
+
+    def __init__(self, course: Course, week: int, day: int, path: Path) -> None:
+        self.week, self.day, self.path = week, day, path
+        self.name = path.relative_to(course.root).as_posix()
+        self.problems: list[Problem] = []
+        self.claims: list[Claim] = []
+
+    def read(self) -> Lesson | None:
+        """The lesson, or None where the file can't be one; what is wrong is in `problems`."""
+        text = read_source(self.path, self.name).replace("\r\n", "\n")
+        try:
+            table = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            found = re.search(r"at line (\d+)", str(error))
+            self._note(int(found[1]) if found else text.count("\n") + 1, f"is not TOML: {error}")
+            return None
+        self._lines = TomlLines(text)
+        self._refuse_unknown_keys(table, LESSON_KEYS, None)
+        title, goal, chapter = (self._text(table, key, None) for key in ("title", "goal", "chapter"))
+        stage = self._text(table, "stage", None) if "stage" in table else None
+        if chapter and not re.fullmatch(r"[\w/]+\.md", chapter):
+            self._note(self._lines.of("chapter"), f"chapter is {chapter!r}: give a path under book/src, such as week_1/day_3.md")
+        tasks = [self._task(entry, index) for index, entry in enumerate(self._task_tables(table))]
+        if self.problems:
+            return None
+        return Lesson(self.week, self.day, title, goal, chapter, tuple(t for t in tasks if t), self.path, stage)
+
+    def _task_tables(self, table: dict[str, Any]) -> list[dict[str, Any]]:
+        entries = table.get("task", [])
+        if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
+            self._note(self._lines.of("task"), "has no tasks: add a [[task]]")
+            return []
+        return entries
+
+    def _task(self, table: dict[str, Any], index: int) -> Task | None:
+        before = len(self.problems)
+        self._refuse_unknown_keys(table, TASK_KEYS, index)
+        task_id, title = self._text(table, "id", index), self._text(table, "title", index)
+        if task_id and task_id != f"task_{index + 1}":
+            self._note(self._lines.of("id", index), f"id is {task_id!r}: tasks are numbered in order, so task_{index + 1}")
+        points = self._points(table, index)
+        implements = self._implements(table, index)
+        hints = self._hints(table, index)
+        if len(self.problems) > before:
+            return None
+        return Task(self.week, self.day, index + 1, task_id, title, points, implements, hints)
+
+    def _points(self, table: dict[str, Any], index: int) -> int:
+        points = table.get("points")
+        if type(points) is int and points > 0:
+            return points
+        self._note(self._lines.of("points", index), "points is missing" if points is None else f"points is {points!r}: give a whole number above 0")
+        return 0
+
+    def _implements(self, table: dict[str, Any], index: int) -> tuple[FunctionRef, ...]:
+        refs = []
+        for item, text in enumerate(self._strings(table, "implements", index)):
+            line = self._lines.of("implements", index, item)
+            try:
+                refs.append(FunctionRef.parse(text))
+                self.claims.append(Claim(refs[-1], Problem(self.name, line)))
+            except CourseError as error:
+                self._note(line, str(error))
+        return tuple(refs)
+
+    def _hints(self, table: dict[str, Any], index: int) -> tuple[str, str, str]:
+        hints = [hint.strip() for hint in self._strings(table, "hints", index)]
+        if hints and len(hints) != HINTS:
+            self._note(self._lines.of("hints", index), f"has {len(hints)} hints: a task has exactly {HINTS}")
+        for item, hint in enumerate(hints):
+            if not hint:
+                self._note(self._lines.of("hints", index, item), f"hint {item + 1} is empty")
+        first, second, third = (*hints, "", "", "")[:HINTS]
+        return first, second, third
+
+    def _strings(self, table: dict[str, Any], key: str, index: int) -> list[str]:
+        value = table.get(key)
+        if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
+            return value
+        self._note(self._lines.of(key, index), f"{key} is missing" if value is None else f"{key} must be a list of strings, not empty")
+        return []
+
+    def _text(self, table: dict[str, Any], key: str, index: int | None) -> str:
+        value = table.get(key)
+        if isinstance(value, str) and value.strip():
+            return value.strip()
+        self._note(self._lines.of(key, index), f"{key} is missing" if value is None else f"{key} must be text, not empty")
+        return ""
+
+    def _refuse_unknown_keys(self, table: dict[str, Any], known: set[str], index: int | None) -> None:
+        for key in sorted(table.keys() - known):
+            self._note(self._lines.of(key, index), f"unknown key {key!r}; known here: {', '.join(sorted(known))}")
+
+    def _note(self, line: int, message: str) -> None:
+        self.problems.append(Problem(self.name, line, message))
+
+
+class TomlLines:
+    """Where the keys of a lesson file stand; the TOML parser itself doesn't say."""
+
+    def __init__(self, text: str) -> None:
+        # Strings and comments are blanked out, so that what they hold is not taken for a key or a header.
+        self._bare = _STRING_OR_COMMENT.sub(_blank, text)
+        self._strings = [m.start() for m in _STRING_OR_COMMENT.finditer(text) if not m[0].startswith("#")]
+        self._tasks = [m.start() for m in re.finditer(r"^[ \t]*\[\[\s*task\s*\]\]", self._bare, re.MULTILINE)]
+
+    def of(self, key: str, task: int | None = None, item: int | None = None) -> int:
+        """The line of a key, or of one string of its list; of the task, or 1, where the key is not there."""
+        start, end = self._section(task)
+        match = re.compile(rf"^[ \t]*{re.escape(key)}[ \t]*=", re.MULTILINE).search(self._bare, start, end)
+        if match is None:
+            return self._line(start)
+        if item is None:
+            return self._line(match.end())
+        return self._line([at for at in self._strings if at >= match.end()][item])
+
+    def _section(self, task: int | None) -> tuple[int, int]:
+        bounds = [0, *self._tasks, len(self._bare)]
+        place = 0 if task is None else task + 1
+        return (bounds[place], bounds[place + 1]) if place + 1 < len(bounds) else (0, len(self._bare))
+
+    def _line(self, position: int) -> int:
+        return self._bare.count("\n", 0, position) + 1
+
+
+def _blank(match: re.Match[str]) -> str:
+    return re.sub(r"[^\n]", " ", match[0])
+

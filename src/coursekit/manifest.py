@@ -1,0 +1,157 @@
+"""What each day of the course is: every `lesson.toml`, read and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
+
+from coursekit.errors import CourseError
+from coursekit.lesson import FunctionRef, Lesson, Task
+from coursekit.lesson_file import LessonFile, Problem, day_folders
+from coursekit.outline import classes, functions, parse, read_source
+from coursekit.paths import Course
+
+__all__ = ["FunctionRef", "Lesson", "Manifest", "ManifestError", "Task", "list_tasks", "load_manifest"]
+
+
+class ManifestError(CourseError):
+    """Every problem found in the `lesson.toml` files, one a line, each with file and line."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Every day of the course that exists, in order."""
+
+    lessons: tuple[Lesson, ...]
+
+    def tasks(self) -> Iterator[Task]:
+        for lesson in self.lessons:
+            yield from lesson.tasks
+
+    def lesson(self, name: str) -> Lesson:
+        """The day called, say, `1.3`.
+
+        Raises:
+            CourseError: there is no such day; the message lists those there are.
+        """
+        numbers = _numbers(name, 2, "day", "1.3")
+        for lesson in self.lessons:
+            if (lesson.week, lesson.day) == numbers:
+                return lesson
+        raise CourseError(f"there is no Day {name}; there are: {self._day_names()}")
+
+    def task(self, name: str) -> Task:
+        """The task called, say, `1.3.2`.
+
+        Raises:
+            CourseError: there is no such task; the message lists those of its day.
+        """
+        week, day, number = _numbers(name, 3, "task", "1.3.2")
+        lesson = self.lesson(f"{week}.{day}")
+        for task in lesson.tasks:
+            if task.number == number:
+                return task
+        raise CourseError(f"Day {lesson.name} has no task {number}; it has: {list_tasks(lesson)}")
+
+    def owner(self, ref: FunctionRef) -> Task | None:
+        """The task that asks for a function; None for given code."""
+        return self._owners.get(ref)
+
+    def up_to(self, name: str) -> tuple[Lesson, ...]:
+        """The days up to and including the one called, say, `1.5`."""
+        last = self.lesson(name)
+        return self.lessons[: self.lessons.index(last) + 1]
+
+    def before(self, name: str) -> tuple[Lesson, ...]:
+        """The days before the one called, say, `1.5`."""
+        return self.up_to(name)[:-1]
+
+    @cached_property
+    def _owners(self) -> dict[FunctionRef, Task]:
+        return {ref: task for task in self.tasks() for ref in task.implements}
+
+    def _day_names(self) -> str:
+        return ", ".join(lesson.name for lesson in self.lessons) or "none yet"
+
+
+def list_tasks(lesson: Lesson) -> str:
+    return "; ".join(f"{task.name} {task.title}" for task in lesson.tasks)
+
+
+def _numbers(name: str, count: int, kind: str, example: str) -> tuple[int, ...]:
+    parts = name.strip().split(".")
+    if len(parts) != count or not all(part.isascii() and part.isdigit() for part in parts):
+        raise CourseError(f"{name!r} names no {kind}: write it with dots, for example {example}")
+    return tuple(int(part) for part in parts)
+
+
+def load_manifest(course: Course) -> Manifest:
+    """Read every `lessons/week_W/day_D/lesson.toml` and check it against the reference package.
+
+    Raises:
+        ManifestError: something is missing, unknown or contradictory; all problems are listed.
+    """
+    files = [LessonFile(course, week, day, path) for week, day, path in day_folders(course)]
+    lessons = [lesson for file in files if (lesson := file.read()) is not None]
+    problems = [problem for file in files for problem in file.problems]
+    problems += _claimed_twice(files) + _unknown_functions(course, files)
+    if problems:
+        raise ManifestError("\n".join(str(problem) for problem in sorted(problems)))
+    return Manifest(tuple(lessons))
+
+
+def _claimed_twice(files: list[LessonFile]) -> list[Problem]:
+    first: dict[FunctionRef, Problem] = {}
+    problems = []
+    for claim in (claim for file in files for claim in file.claims):
+        if claim.ref in first:
+            problems.append(claim.at.saying(f"{claim.ref} is claimed already at {first[claim.ref].where}"))
+        else:
+            first[claim.ref] = claim.at
+    return problems
+
+
+def _unknown_functions(course: Course, files: list[LessonFile]) -> list[Problem]:
+    outlines: dict[str, _Outline] = {}
+    problems = []
+    for claim in (claim for file in files for claim in file.claims):
+        outline = outlines.setdefault(claim.ref.file, _Outline(course, claim.ref.file))
+        if message := outline.refusal(claim.ref):
+            problems.append(claim.at.saying(message))
+    return problems
+
+
+class _Outline:
+    """What one file of the reference defines, parsed when first asked for."""
+
+    def __init__(self, course: Course, file: str) -> None:
+        self._path = course.solution() / file
+        self._name = self._path.relative_to(course.root).as_posix()
+
+    @cached_property
+    def _definitions(self) -> tuple[dict[str, int], set[str]]:
+        tree = parse(read_source(self._path, self._name), self._name)
+        return {name: len(nodes) for name, nodes in functions(tree).items()}, set(classes(tree))
+
+    def refusal(self, ref: FunctionRef) -> str | None:
+        """Why a task can't claim this function; None where it can."""
+        if not self._path.is_file():
+            return f"{ref}: there is no file {self._name}"
+        try:
+            counts, class_names = self._definitions
+        except CourseError as error:
+            return str(error)
+        if ref.qualname in class_names:
+            return f"{ref} is a class: name its methods, such as {ref}.__call__"
+        if ref.qualname not in counts:
+            return f"{ref}: {self._name} defines no such function{_suggestion(ref.qualname, list(counts))}"
+        if counts[ref.qualname] > 1:
+            return f"{ref}: {self._name} defines it {counts[ref.qualname]} times; a task needs one definition"
+        return None
+
+
+def _suggestion(name: str, known: list[str]) -> str:
+    close = get_close_matches(name, known, n=1)
+    return f"; is it {close[0]}?" if close else ""

@@ -1,0 +1,120 @@
+"""A loaded model with its tokenizer, and one request run on it: what every program needs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from coursekit.errors import CourseError
+from coursekit.implementation import Impl, explain_stubs, select
+from coursekit.paths import Course
+
+if TYPE_CHECKING:
+    from tiny_llm.model import Transformer
+    from tiny_llm.tokenizer import Tokenizer
+
+
+@dataclass
+class Engine:
+    """A model in memory and the tokenizer that belongs to it."""
+
+    model: Transformer
+    tokenizer: Tokenizer
+
+
+@dataclass
+class Timing:
+    """When the tokens of one request came, in seconds of the clock that does not jump."""
+
+    started: float = field(default_factory=time.perf_counter)
+    arrivals: list[float] = field(default_factory=list)
+
+    def stamp(self) -> None:
+        """Note that a token has arrived now."""
+        self.arrivals.append(time.perf_counter())
+
+    @property
+    def first_token(self) -> float:
+        """Seconds from the start to the first token; 0 when there was none."""
+        return self.arrivals[0] - self.started if self.arrivals else 0.0
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Output tokens per second, the wait for the first one included; 0 when there was none."""
+        return len(self.arrivals) / (self.arrivals[-1] - self.started) if self.arrivals else 0.0
+
+
+@contextmanager
+def running(impl: Impl) -> Iterator[Course]:
+    """Choose the implementation and turn what may go wrong for its user into one-line errors.
+
+    Raises:
+        CourseError: the weights can't be had, a parameter is out of range, or a stub was reached.
+    """
+    course = Course.find()
+    select(course, impl)
+    from tiny_llm.weights import WeightsError
+
+    try:
+        with explain_stubs(course):
+            yield course
+    except WeightsError as error:
+        raise CourseError(str(error)) from None
+
+
+def load(source: str, dtype: str, device: str, console: Console) -> Engine:
+    """Load weights and tokenizer, with a spinner while it lasts."""
+    from tiny_llm.model import Transformer
+    from tiny_llm.tokenizer import load_tokenizer
+    from tiny_llm.weights import load_weights
+
+    with console.status(f"loading {source} in {dtype} on {device} …"):
+        weights = load_weights(source, dtype=dtype, device=device)
+        return Engine(Transformer(weights.config, weights), load_tokenizer(source))
+
+
+def make_sampler(**params: Any) -> Callable[[Any, Sequence[int]], int]:
+    """The way of choosing tokens that the options ask for.
+
+    Plain greedy choice is Day 1.6's function, so that a learner who has not come to sampling can run the programs.
+
+    Raises:
+        CourseError: a parameter is out of range.
+    """
+    from tiny_llm.generate import greedy
+    from tiny_llm.sampler import Sampler, SamplingParams
+
+    if params["temperature"] == 0 and all(params[name] == off for name, off in FILTERS_OFF.items()):
+        return greedy
+    try:
+        return Sampler(SamplingParams(**params))
+    except ValueError as error:
+        raise CourseError(str(error)) from None
+
+
+FILTERS_OFF = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
+
+
+def check_prompt(engine: Engine, prompt_ids: Sequence[int]) -> None:
+    """Refuse a prompt that the model has no room for.
+
+    Raises:
+        CourseError: it is empty, or fills all the model's positions.
+    """
+    limit = engine.model.config.max_positions
+    if not prompt_ids:
+        raise CourseError("the prompt is empty: there is nothing to continue")
+    if len(prompt_ids) >= limit:
+        raise CourseError(f"the prompt has {len(prompt_ids)} tokens; this model takes at most {limit - 1}")
+
+
+def prompt_ids(engine: Engine, text: str, raw: bool) -> list[int]:
+    """The token ids of a prompt: as it stands, or as the user's message in the model's chat form."""
+    if raw:
+        return engine.tokenizer.encode(text)
+    return engine.tokenizer.encode_chat([{"role": "user", "content": text}])

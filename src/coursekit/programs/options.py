@@ -1,0 +1,43 @@
+"""The options that the programs share, with their help texts."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from coursekit.implementation import Impl
+
+
+class Dtype(StrEnum):
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+    FLOAT16 = "float16"
+
+
+class Device(StrEnum):
+    CPU = "cpu"
+    CUDA = "cuda"
+    MPS = "mps"
+
+
+ImplOption = Annotated[Impl, typer.Option(help="Whose code runs: yours, or the reference.")]
+ModelOption = Annotated[
+    str,
+    typer.Option(
+        help="smollm2-135m, a .gguf file, a Hugging Face folder, or a hub id such as Qwen/Qwen3-0.6B."
+    ),
+]
+DtypeOption = Annotated[Dtype, typer.Option(help="The number format of weights and arithmetic.")]
+DeviceOption = Annotated[Device, typer.Option(help="Where the model runs.")]
+MaxTokensOption = Annotated[int, typer.Option(min=1, help="How many tokens to generate at most, per prompt.")]
+TemperatureOption = Annotated[
+    float, typer.Option(help="0 always takes the best token; higher is more varied.")
+]
+TopKOption = Annotated[int, typer.Option(help="Draw from the k best tokens only; 0 for all.")]
+TopPOption = Annotated[float, typer.Option(help="Draw from the fewest tokens that reach this probability.")]
+MinPOption = Annotated[
+    float, typer.Option(help="Drop tokens below this share of the best one's probability.")
+]
+SeedOption = Annotated[int | None, typer.Option(help="The same seed draws the same tokens.")]

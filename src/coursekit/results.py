@@ -1,0 +1,148 @@
+"""What a test run found: the state of every test, folded into the state of every task."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from coursekit.files import write_text
+
+PASSED = "passed"
+NOT_STARTED = "not started"
+WRONG = "wrong"
+CRASHED = "crashed"
+SKIPPED = "skipped"
+
+# The first of these that any test of a task is in is the task's state; skipped only where all of them are.
+PRECEDENCE = (CRASHED, WRONG, NOT_STARTED, PASSED, SKIPPED)
+
+
+@dataclass(frozen=True)
+class Result:
+    """How one test ended.
+
+    ``task`` is None for a test outside the days; ``sentence`` is what the test's name says; ``message`` says what
+    is wrong, in plain words; ``where`` is the test's own file and line; ``needs`` names the task ("1.1.1 Softmax")
+    whose stub was reached where that is not the test's own.
+    """
+
+    id: str
+    task: str | None
+    sentence: str
+    state: str
+    seconds: float = 0.0
+    message: str = ""
+    where: str = ""
+    needs: str = ""
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """The tests of one task that ran; ``planned`` counts those that there are, chosen or not."""
+
+    name: str
+    planned: int
+    tests: tuple[Result, ...]
+
+    @property
+    def state(self) -> str:
+        return fold(test.state for test in self.tests)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every test that the task has was run."""
+        return len(self.tests) == self.planned
+
+    def count(self, *states: str) -> int:
+        return sum(test.state in states for test in self.tests)
+
+    @property
+    def first_failure(self) -> Result | None:
+        """The first test in the task's own state, unless that is a good one."""
+        if self.state in (PASSED, SKIPPED):
+            return None
+        return next(test for test in self.tests if test.state == self.state)
+
+
+@dataclass
+class Report:
+    """All that one run found; written as JSON for the board and the gates.
+
+    ``errors`` are test files that could not be read, each with ``where`` and ``message``; ``running`` names the test
+    that was running when the report was written; ``finished`` is false if Python died on the way.
+    """
+
+    impl: str
+    backend: str
+    device: str
+    planned: dict[str, int] = field(default_factory=dict)
+    results: list[Result] = field(default_factory=list)
+    errors: list[dict[str, str]] = field(default_factory=list)
+    deselected: int = 0
+    interrupted: bool = False
+    finished: bool = False
+
+    def add(self, result: Result) -> None:
+        self.results.append(result)
+
+    @property
+    def tasks(self) -> dict[str, TaskResult]:
+        """The tasks of which at least one test ran, in the order of the run."""
+        tests: dict[str, list[Result]] = {}
+        for result in self.results:
+            if result.task is not None:
+                tests.setdefault(result.task, []).append(result)
+        return {name: TaskResult(name, self.planned.get(name, 0), tuple(ran)) for name, ran in tests.items()}
+
+    @property
+    def others(self) -> list[Result]:
+        """Tests outside the days."""
+        return [result for result in self.results if result.task is None]
+
+    def write(self, path: Path) -> None:
+        """Write the report as JSON: per task its state, counts, tests and first failure; then the other tests."""
+        write_text(path, json.dumps(self._document(), indent=1))
+
+    def _document(self) -> dict[str, Any]:
+        return {
+            "impl": self.impl,
+            "backend": self.backend,
+            "device": self.device,
+            "tasks": {name: _task_document(task) for name, task in self.tasks.items()},
+            "others": [asdict(result) for result in self.others],
+            "planned": self.planned,
+            "errors": self.errors,
+            "deselected": self.deselected,
+            "interrupted": self.interrupted,
+            "finished": self.finished,
+        }
+
+
+def read_report(path: Path) -> Report:
+    """The report that ``Report.write`` wrote."""
+    document = json.loads(path.read_text(encoding="utf-8"))
+    tests = [test for task in document.pop("tasks").values() for test in task["tests"]]
+    results = [Result(**test) for test in tests + document.pop("others")]
+    return Report(results=results, **document)
+
+
+def fold(states: Iterable[str]) -> str:
+    """One state for several tests: the one that the learner should see to first."""
+    found = set(states)
+    return next((state for state in PRECEDENCE if state in found), NOT_STARTED)
+
+
+def _task_document(task: TaskResult) -> dict[str, Any]:
+    first = task.first_failure
+    return {
+        "state": task.state,
+        "passed": task.count(PASSED),
+        "failed": task.count(CRASHED, WRONG, NOT_STARTED),
+        "skipped": task.count(SKIPPED),
+        "complete": task.complete,
+        "first_failure": first.message if first else None,
+        "tests": [asdict(test) for test in task.tests],
+    }
