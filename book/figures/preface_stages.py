@@ -1,6 +1,6 @@
 """The ladder of stages: what each adds to the engine, and on which day."""
 
-from style import COLOURS, PALE, arrow, box, diagram, label, save
+from style import arrow, box, diagram, label, save
 
 STAGES = (
     ("S0", "recompute", "1.6", "one request, everything computed again for every token"),
@@ -32,7 +32,8 @@ def draw() -> None:
         label(ax, x + 1.72, y + 0.15, gain, colour="ink", align="left", size=8.5)
         label(ax, 0.22, y + 0.15, f"Day {day}", colour="muted", align="left", size=8.5)
     top = height - 0.42
-    label(ax, 0.22, top, "The same tokens on every rung: what changes is the speed, and for how many requests", align="left", bold=True)
+    title = "The same tokens on every rung; what changes is the speed, and for how many requests"
+    label(ax, 0.22, top, title, align="left", bold=True)
     arrow(ax, (0.1, 0.2), (0.1, top - 0.25), colour="muted")
     save(fig, "preface_stages")
 

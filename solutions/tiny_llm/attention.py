@@ -22,7 +22,7 @@ def softmax(x: Tensor, axis: int = -1) -> Tensor:
         axis: the axis to normalise over.
 
     Returns:
-        An array of the shape and dtype of ``x``. The exponentials are summed in float32 or better.
+        An array of the shape and dtype of ``x``. Computed in float32 or better, rounded once.
 
     Source: Vaswani et al. 2017, "Attention Is All You Need", equation 1.
     """
@@ -189,8 +189,13 @@ def scaled_dot_product_attention_grouped(
     Hkv, S = key.shape[1], key.shape[2]
     if H % Hkv:
         raise ValueError(f"{H} query heads can't share {Hkv} key-value heads evenly")
-    grouped = query.reshape(B, Hkv, H // Hkv, L, D)
-    if mask is not None and mask.ndim == 4:
-        mask = mask.expand(B, H, L, S).reshape(B, Hkv, H // Hkv, L, S)
-    out = scaled_dot_product_attention(grouped, key.unsqueeze(2), value.unsqueeze(2), scale, mask)
-    return out.reshape(B, H, L, D)
+    if scale is None:
+        scale = 1 / math.sqrt(D)
+    # All queries of a group are the rows of one matrix. Broadcasting the keys over the group instead would
+    # make matmul copy them for each query head.
+    rows = query.reshape(B, Hkv, H // Hkv * L, D)
+    scores = (rows @ key.mT).reshape(B, H, L, S) * scale
+    if mask is not None:
+        scores = scores + mask
+    weights = softmax(scores).reshape(B, Hkv, H // Hkv * L, S)
+    return (weights @ value).reshape(B, H, L, D)

@@ -34,10 +34,10 @@ class ModelConfig:
     end_ids: tuple[int, ...]  # tokens that the model's files declare as the end; a tokenizer may know more
 
     def __post_init__(self) -> None:
-        """Refuse sizes that no model can have.
+        """Refuse what no model can have.
 
         Raises:
-            WeightsError: an unknown architecture, a size that isn't a positive whole number, heads that don't
+            WeightsError: an unknown architecture, a size that isn't a whole number above 0, heads that don't
                 divide evenly among the key-value heads, or a head size that rotary pairs can't halve.
         """
         if self.architecture not in ARCHITECTURES:
@@ -49,7 +49,13 @@ class ModelConfig:
             size = getattr(self, name)
             if not isinstance(size, int) or isinstance(size, bool) or size < 1:
                 raise WeightsError(
-                    f"the model's {name} is {size!r}, not a positive whole number: its config is broken"
+                    f"the model's {name} is {size!r}, not a whole number above 0: its config is broken"
+                )
+        for name in ("norm_eps", "rope_base"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or not value > 0:
+                raise WeightsError(
+                    f"the model's {name} is {value!r}, not a number above 0: its config is broken"
                 )
         if self.num_heads % self.num_kv_heads:
             raise WeightsError(

@@ -6,8 +6,8 @@
 
 A model's vocabulary holds *control tokens* beside the ordinary ones: `<|im_end|>` ends a turn, `<|im_start|>` starts
 one. Who may write them? `encode` takes them from its text, so that a raw prompt can spell out a whole conversation.
-`encode_chat` takes them from the chat template only: a message that contains the letters `<|im_end|>` is a message about
-those letters, and can't end its own turn to speak in somebody else's name.
+`encode_chat` takes them from the chat template only: a message that contains the letters `<|im_end|>` is a message
+about those letters, and can't end its own turn to speak in somebody else's name.
 """
 
 from __future__ import annotations

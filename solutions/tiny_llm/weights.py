@@ -102,7 +102,5 @@ def _device(name: str) -> torch.device:
     if name not in available:
         raise WeightsError(f"there is no device {name!r}; choose one of: {', '.join(available)}")
     if not available[name]:
-        raise WeightsError(
-            f"this machine has no {name} device that torch can use; choose cpu, or run `pdm run doctor`"
-        )
+        raise WeightsError(f"torch finds no {name} device here: choose cpu, or see `pdm run doctor`")
     return torch.device(name)

@@ -173,7 +173,9 @@ def _missing_broadcast(case: _Case) -> str | None:
 def _one_row_more_or_less(case: _Case) -> str | None:
     if case.actual.ndim != case.expected.ndim:
         return None
-    changed = [i for i, (a, e) in enumerate(zip(case.actual.shape, case.expected.shape, strict=True)) if a != e]
+    changed = [
+        i for i, (a, e) in enumerate(zip(case.actual.shape, case.expected.shape, strict=True)) if a != e
+    ]
     if len(changed) != 1 or abs(case.actual.shape[changed[0]] - case.expected.shape[changed[0]]) != 1:
         return None
     axis = changed[0]
@@ -182,7 +184,11 @@ def _one_row_more_or_less(case: _Case) -> str | None:
     size = short.shape[axis]
     for end, start in (("last", 0), ("first", 1)):
         if size and case.same(np.take(long, range(start, start + size), axis), short):
-            which = f"one too many at the {'end' if start == 0 else 'beginning'}" if more else f"the {end} is missing"
+            which = (
+                f"one too many at the {'end' if start == 0 else 'beginning'}"
+                if more
+                else f"the {end} is missing"
+            )
             return f"off by one along {case.axes.labels[axis]}: {which}"
     return None
 
@@ -214,7 +220,10 @@ def _mask_elsewhere(case: _Case) -> str | None:
     if not hidden[0].any() or not (hidden[0] == right).all() or (hidden[1] == hidden[0]).all():
         return None
     elsewhere = (
-        (0, "the mask is aligned top-left; with L ≠ S it must be aligned bottom-right (the last query sees all)"),
+        (
+            0,
+            "the mask is aligned top-left; with L ≠ S it must be aligned bottom-right (the last query sees all)",
+        ),
         (columns - rows - 1, "off by one: the mask hides the diagonal too (a token must see itself)"),
         (columns - rows + 1, "off by one: the mask lets each token see the one after it"),
     )
@@ -305,7 +314,7 @@ def _shifted(case: _Case) -> str | None:
 
 
 def _factor_per_row(case: _Case) -> str | None:
-    """Right up to one factor for each row of the last axis: a normalisation is missing, or runs along another axis."""
+    """Right up to one factor a row: a normalisation is missing, or runs along another axis."""
     if not case.finite or not case.varied or case.expected.ndim < 2 or case.expected.shape[-1] < 3:
         return None
     weights = np.sum(case.expected * case.expected, axis=-1, keepdims=True)

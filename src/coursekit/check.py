@@ -144,7 +144,9 @@ def check_raises(
                 f"{name}: the {type(error).__name__} should mention {match!r}; it says {str(error)!r}"
             ) from error
         return error
-    raise CheckFailed(f"{name}: should be refused with {wanted}; nothing was raised and {_show(value)} came back")
+    raise CheckFailed(
+        f"{name}: should be refused with {wanted}; nothing was raised and {_show(value)} came back"
+    )
 
 
 class _Comparison:
@@ -211,7 +213,9 @@ class _Comparison:
         if kind in "iu":
             exact = dtype is not None and "int" in dtype
             if (exact and found != dtype) or "int" not in found:
-                raise CheckFailed(f"{self.name}: dtype {dtype if exact else 'integer'} expected, {found} found")
+                raise CheckFailed(
+                    f"{self.name}: dtype {dtype if exact else 'integer'} expected, {found} found"
+                )
 
     def _check_special(self, actual: np.ndarray, expected: np.ndarray) -> None:
         """NaN where none belongs, and infinities that are not where, or not as, they are expected."""
@@ -368,7 +372,11 @@ def _show(value: Any, limit: int = 100) -> str:
 
 
 def _piece(text: str, start: int, length: int = 60) -> str:
-    return ("…" if start else "") + repr(text[start : start + length]) + ("…" if start + length < len(text) else "")
+    return (
+        ("…" if start else "")
+        + repr(text[start : start + length])
+        + ("…" if start + length < len(text) else "")
+    )
 
 
 def _shape(array: np.ndarray, axes: Axes) -> str:

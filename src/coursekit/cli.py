@@ -14,8 +14,8 @@ from coursekit.errors import CourseError
 # Name -> where it lives and what it does. A command's module is imported only when that command is called,
 # so that `hint` does not wait for torch.
 COMMANDS: dict[str, tuple[str, str]] = {
-    "test": ("coursekit.runner:test", "test your code: the day that you name, or every day begun"),
-    "test-solution": ("coursekit.runner:test_solution", "run the whole test suite on the reference"),
+    "test": ("coursekit.runner:run_tests", "test your code: the day that you name, or every day begun"),
+    "test-solution": ("coursekit.runner:run_suite", "run the whole test suite on the reference"),
     "hint": ("coursekit.hint:hint", "show the next of a task's three hints"),
     "progress": ("coursekit.progress:progress", "show the whole course on one screen"),
     "reset": ("coursekit.reset:reset", "put a day's or a task's stubs back, keeping a copy of your code"),

@@ -15,10 +15,9 @@ import numpy as np
 from coursekit import arrays
 from coursekit.errors import CourseError
 from coursekit.paths import Course
+from coursekit.tracks import BACKENDS
 
-BACKENDS = {"torch": "tiny_llm", "mlx": "tiny_llm_mlx"}
-DEVICES = ("cpu", "cuda", "mps")
-BORROWED_PACKAGE = "tiny_llm"
+BORROWED_PACKAGE = BACKENDS["torch"]
 
 _active: Lab | None = None
 
@@ -139,7 +138,9 @@ def _require_device(backend: str, device: str) -> None:
     import torch
 
     if device == "cuda" and not torch.cuda.is_available():
-        raise CourseError("--device cuda needs an NVIDIA GPU that torch can use; there is none: try --device cpu")
+        raise CourseError(
+            "--device cuda needs an NVIDIA GPU that torch can use; there is none: try --device cpu"
+        )
     if device == "mps" and not torch.backends.mps.is_available():
         raise CourseError("--device mps needs an Apple GPU; there is none: try --device cpu")
 

@@ -25,7 +25,9 @@ class FunctionRef:
         """
         match = re.fullmatch(r"((?:\w+/)*\w+\.py)::([^\W\d]\w*(?:\.[^\W\d]\w*)*)", text)
         if match is None:
-            raise CourseError(f"{text!r} names no function: write it as file.py::Class.method or file.py::function")
+            raise CourseError(
+                f"{text!r} names no function: write it as file.py::Class.method or file.py::function"
+            )
         return cls(match[1], match[2])
 
     def __str__(self) -> str:

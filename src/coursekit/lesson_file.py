@@ -83,15 +83,24 @@ class LessonFile:
         title, goal, chapter = (self._text(table, key, None) for key in ("title", "goal", "chapter"))
         stage = self._text(table, "stage", None) if "stage" in table else None
         if chapter and not re.fullmatch(r"[\w/]+\.md", chapter):
-            self._note(self._lines.of("chapter"), f"chapter is {chapter!r}: give a path under book/src, such as week_1/day_3.md")
+            self._note(
+                self._lines.of("chapter"),
+                f"chapter is {chapter!r}: give a path under book/src, such as week_1/day_3.md",
+            )
         tasks = [self._task(entry, index) for index, entry in enumerate(self._task_tables(table))]
         if self.problems:
             return None
-        return Lesson(self.week, self.day, title, goal, chapter, tuple(t for t in tasks if t), self.path, stage)
+        return Lesson(
+            self.week, self.day, title, goal, chapter, tuple(t for t in tasks if t), self.path, stage
+        )
 
     def _task_tables(self, table: dict[str, Any]) -> list[dict[str, Any]]:
         entries = table.get("task", [])
-        if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
+        if (
+            not isinstance(entries, list)
+            or not entries
+            or not all(isinstance(entry, dict) for entry in entries)
+        ):
             self._note(self._lines.of("task"), "has no tasks: add a [[task]]")
             return []
         return entries
@@ -101,7 +110,10 @@ class LessonFile:
         self._refuse_unknown_keys(table, TASK_KEYS, index)
         task_id, title = self._text(table, "id", index), self._text(table, "title", index)
         if task_id and task_id != f"task_{index + 1}":
-            self._note(self._lines.of("id", index), f"id is {task_id!r}: tasks are numbered in order, so task_{index + 1}")
+            self._note(
+                self._lines.of("id", index),
+                f"id is {task_id!r}: tasks are numbered in order, so task_{index + 1}",
+            )
         points = self._points(table, index)
         implements = self._implements(table, index)
         hints = self._hints(table, index)
@@ -113,7 +125,10 @@ class LessonFile:
         points = table.get("points")
         if type(points) is int and points > 0:
             return points
-        self._note(self._lines.of("points", index), "points is missing" if points is None else f"points is {points!r}: give a whole number above 0")
+        self._note(
+            self._lines.of("points", index),
+            "points is missing" if points is None else f"points is {points!r}: give a whole number above 0",
+        )
         return 0
 
     def _implements(self, table: dict[str, Any], index: int) -> tuple[FunctionRef, ...]:
@@ -141,19 +156,27 @@ class LessonFile:
         value = table.get(key)
         if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
             return value
-        self._note(self._lines.of(key, index), f"{key} is missing" if value is None else f"{key} must be a list of strings, not empty")
+        self._note(
+            self._lines.of(key, index),
+            f"{key} is missing" if value is None else f"{key} must be a list of strings, not empty",
+        )
         return []
 
     def _text(self, table: dict[str, Any], key: str, index: int | None) -> str:
         value = table.get(key)
         if isinstance(value, str) and value.strip():
             return value.strip()
-        self._note(self._lines.of(key, index), f"{key} is missing" if value is None else f"{key} must be text, not empty")
+        self._note(
+            self._lines.of(key, index),
+            f"{key} is missing" if value is None else f"{key} must be text, not empty",
+        )
         return ""
 
     def _refuse_unknown_keys(self, table: dict[str, Any], known: set[str], index: int | None) -> None:
         for key in sorted(table.keys() - known):
-            self._note(self._lines.of(key, index), f"unknown key {key!r}; known here: {', '.join(sorted(known))}")
+            self._note(
+                self._lines.of(key, index), f"unknown key {key!r}; known here: {', '.join(sorted(known))}"
+            )
 
     def _note(self, line: int, message: str) -> None:
         self.problems.append(Problem(self.name, line, message))
@@ -189,4 +212,3 @@ class TomlLines:
 
 def _blank(match: re.Match[str]) -> str:
     return re.sub(r"[^\n]", " ", match[0])
-

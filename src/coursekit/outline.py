@@ -46,7 +46,9 @@ def parse(source: str, name: str) -> ast.Module:
             warnings.simplefilter("ignore")
             return ast.parse(source.removeprefix(BYTE_ORDER_MARK))
     except SyntaxError as error:
-        raise CourseError(f"{name}:{error.lineno or 1}: syntax error: {error.msg}; mend that line first") from error
+        raise CourseError(
+            f"{name}:{error.lineno or 1}: syntax error: {error.msg}; mend that line first"
+        ) from error
     except ValueError as error:
         raise CourseError(f"{name}: {error}; mend the file first") from error
 
@@ -74,7 +76,9 @@ def stubbed(source: str, name: str = "the file") -> dict[str, str]:
     A stub's body is an optional docstring and `raise NotImplementedError("Week 1 Day 3 Task 2: …")`.
     Where a function is defined again, the last definition counts, as it does for Python.
     """
-    messages = {qualname: _stub_message(nodes[-1]) for qualname, nodes in functions(parse(source, name)).items()}
+    messages = {
+        qualname: stub_message(nodes[-1]) for qualname, nodes in functions(parse(source, name)).items()
+    }
     return {qualname: message for qualname, message in messages.items() if message is not None}
 
 
@@ -145,9 +149,13 @@ def _is_stored(node: ast.Name) -> bool:
     return not isinstance(node.ctx, ast.Load)
 
 
-def _stub_message(node: Function) -> str | None:
+def stub_message(node: Function) -> str | None:
     body = node.body[1:] if ast.get_docstring(node, clean=False) is not None else node.body
     match body:
-        case [ast.Raise(exc=ast.Call(func=ast.Name(id="NotImplementedError"), args=[ast.Constant(value=str(message))]))]:
+        case [
+            ast.Raise(
+                exc=ast.Call(func=ast.Name(id="NotImplementedError"), args=[ast.Constant(value=str(message))])
+            )
+        ]:
             return message if STUB_MESSAGE.fullmatch(message) else None
     return None

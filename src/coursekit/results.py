@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from coursekit.files import write_text
+from coursekit.files import write_files
 
 PASSED = "passed"
 NOT_STARTED = "not started"
 WRONG = "wrong"
 CRASHED = "crashed"
 SKIPPED = "skipped"
+
+TASK_TEST = re.compile(r"test_task_(\d+)_(\w+)")
 
 # The first of these that any test of a task is in is the task's state; skipped only where all of them are.
 PRECEDENCE = (CRASHED, WRONG, NOT_STARTED, PASSED, SKIPPED)
@@ -104,7 +107,7 @@ class Report:
 
     def write(self, path: Path) -> None:
         """Write the report as JSON: per task its state, counts, tests and first failure; then the other tests."""
-        write_text(path, json.dumps(self._document(), indent=1))
+        write_files({path: json.dumps(self._document(), indent=1).encode("utf-8")})
 
     def _document(self) -> dict[str, Any]:
         return {
@@ -127,6 +130,14 @@ def read_report(path: Path) -> Report:
     tests = [test for task in document.pop("tasks").values() for test in task["tests"]]
     results = [Result(**test) for test in tests + document.pop("others")]
     return Report(results=results, **document)
+
+
+def sentence(test_name: str) -> str:
+    """What a test's name says: "test_task_2_heads_share_keys[3]" -> "heads share keys [3]"."""
+    name, bracket, parameters = test_name.partition("[")
+    match = TASK_TEST.fullmatch(name)
+    words = (match[2] if match else name.removeprefix("test_")).replace("_", " ")
+    return f"{words} {bracket}{parameters}".strip()
 
 
 def fold(states: Iterable[str]) -> str:

@@ -11,16 +11,27 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import libcst as cst
 
 from coursekit.errors import CourseError
 from coursekit.outline import BYTE_ORDER_MARK, Function, functions, parse, stubbed
 
-__all__ = ["function_source", "newline_of", "replace_function", "stub", "stubbed"]
+__all__ = [
+    "end_of_statement",
+    "function_source",
+    "indentation",
+    "newline_of",
+    "render",
+    "replace_function",
+    "stub",
+    "stubbed",
+]
 
 INDENT = "    "
 # As Python counts lines; str.splitlines also splits at form feeds and Unicode separators.
+_NEWLINE = re.compile(r"\r\n|\r|\n")
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 
 
@@ -47,7 +58,9 @@ def stub(source: str, messages: Mapping[str, str], name: str = "the file") -> st
     Raises:
         CourseError: the text is not Python, or lacks one of the functions.
     """
-    return _rewrite(source, {qualname: (source, _stub_maker(message)) for qualname, message in messages.items()}, name)
+    return _rewrite(
+        source, {qualname: (source, _stub_maker(message)) for qualname, message in messages.items()}, name
+    )
 
 
 def replace_function(source: str, qualname: str, donor_source: str, name: str = "the file") -> str:
@@ -71,20 +84,26 @@ def function_source(source: str, qualname: str, name: str = "the file") -> str:
 
 def newline_of(source: str) -> str:
     """The line end that a text uses first; "\\n" where it has none."""
-    match = re.search(r"\r\n|\r|\n", source)
+    match = _NEWLINE.search(source)
     return match[0] if match else "\n"
 
 
 def end_of_statement(source: str, node: ast.stmt) -> int:
-    """The offset just after a statement's last line, its comment included, before the line end."""
+    """The offset just after a statement's last line, its comments included, before the line end."""
     lines = _lines(source)
-    assert node.end_lineno is not None
-    return sum(map(len, lines[: node.end_lineno - 1])) + len(lines[node.end_lineno - 1].rstrip("\r\n"))
+    last = _last_line(lines, node)
+    return sum(map(len, lines[:last])) + len(lines[last].rstrip("\r\n"))
 
 
-def render(donor_source: str, qualname: str, prefix: str, indent: str, newline: str) -> str:
+def indentation(source: str, node: ast.stmt) -> str:
+    """What stands in front of a statement on its first line."""
+    line = _lines(source)[node.lineno - 1]
+    return line[: _column(line)].rpartition("\f")[2]
+
+
+def render(donor_source: str, qualname: str, prefix: str, newline: str) -> str:
     """A function of the donor as text to stand behind `prefix`, without a final newline."""
-    return _render(_donor_node(donor_source, qualname), prefix, indent, newline)
+    return _render(_donor_node(donor_source, qualname), prefix, INDENT, newline)
 
 
 _Make = Callable[[cst.FunctionDef], cst.FunctionDef]
@@ -113,19 +132,17 @@ def _find(source: str, qualname: str, name: str) -> Function:
 
 def _place(source: str, node: Function) -> Place:
     lines = _lines(source)
-    assert node.end_lineno is not None
     first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)]) - 1
-    last = _last_line(lines, node)
     prefix = re.match(r"\ufeff?[ \t\f]*", lines[first])
     assert prefix is not None
     start = sum(map(len, lines[:first])) + prefix.end()
-    end = sum(map(len, lines[:last])) + len(lines[last].rstrip("\r\n"))
+    end = end_of_statement(source, node)
     outer = prefix[0].lstrip(BYTE_ORDER_MARK).rpartition("\f")[2]
     return Place(start, end, outer, _indent(lines, node, outer))
 
 
-def _last_line(lines: list[str], node: Function) -> int:
-    """The index of the function's last line; comments below its body, indented as the body is, belong to it."""
+def _last_line(lines: list[str], node: ast.stmt) -> int:
+    """The index of a statement's last line; comments below it that are indented deeper belong to it."""
     assert node.end_lineno is not None
     last = node.end_lineno - 1
     for number in range(node.end_lineno, len(lines)):
@@ -154,10 +171,15 @@ def _lines(source: str) -> list[str]:
 
 def _donor_node(source: str, qualname: str) -> cst.FunctionDef:
     finder = _Finder(qualname)
-    cst.parse_module(source.removeprefix(BYTE_ORDER_MARK)).visit(finder)
+    _module(_NEWLINE.sub("\n", source.removeprefix(BYTE_ORDER_MARK))).visit(finder)
     if finder.found is None:
         raise CourseError(f"the reference has no function {qualname}")
     return finder.found
+
+
+@lru_cache(maxsize=64)
+def _module(text: str) -> cst.Module:
+    return cst.parse_module(text)
 
 
 class _Finder(cst.CSTVisitor):
@@ -186,21 +208,28 @@ def _stub_maker(message: str) -> _Make:
 
     def make(node: cst.FunctionDef) -> cst.FunctionDef:
         header = node.body.header if isinstance(node.body, cst.IndentedBlock) else cst.TrailingWhitespace()
-        docstring = [node.body.body[0]] if node.get_docstring(clean=False) is not None else []
-        if not isinstance(node.body, cst.IndentedBlock):
-            docstring = [cst.SimpleStatementLine([small]) for small in docstring if isinstance(small, cst.Expr)]
-        return node.with_changes(body=cst.IndentedBlock([*docstring, failure], header=header))
+        kept = [] if node.get_docstring(clean=False) is None else [_docstring(node.body.body[0])]
+        return node.with_changes(body=cst.IndentedBlock([*kept, failure], header=header))
 
     return make
 
 
+def _docstring(first: cst.CSTNode) -> cst.SimpleStatementLine:
+    """A function's first statement as a line of its own, without what a semicolon may put behind it."""
+    if not isinstance(first, cst.SimpleStatementLine):
+        return cst.SimpleStatementLine(
+            [cst.ensure_type(first, cst.Expr).with_changes(semicolon=cst.MaybeSentinel.DEFAULT)]
+        )
+    return first.with_changes(body=[first.body[0].with_changes(semicolon=cst.MaybeSentinel.DEFAULT)])
+
+
 def _render(node: cst.FunctionDef, prefix: str, indent: str, newline: str) -> str:
     body = node.body.with_changes(footer=()) if isinstance(node.body, cst.IndentedBlock) else node.body
-    bare: cst.BaseStatement = node.with_changes(body=body, leading_lines=())
+    bare: cst.BaseCompoundStatement = node.with_changes(body=body, leading_lines=())
     if prefix:
         # libcst indents what stands in a block, and knows to leave the insides of strings alone.
         bare = cst.If(cst.Name("_"), cst.IndentedBlock([bare], indent=prefix))
-    code = cst.Module([bare], default_indent=indent, default_newline=newline).code
+    code = cst.Module([bare], default_indent=indent).code
     if prefix:
-        code = code.removeprefix(f"if _:{newline}{prefix}")
-    return code.removesuffix(newline)
+        code = code.removeprefix(f"if _:\n{prefix}")
+    return code.removesuffix("\n").replace("\n", newline)

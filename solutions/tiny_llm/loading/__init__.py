@@ -10,6 +10,7 @@
 - `gguf_config.py`, `hf_config.py`   what each format says about the model, as a `ModelConfig`
 - `convert.py`      from a source's tensors to ours: un-permute, fuse, cast
 - `cache.py`        the converted tensors, kept for the next time
+- `aligned_safetensors.py`   writing them so that they can be used straight from the file
 - `gguf_tokenizer.py`, `hf_tokenizer.py`   a tokenizer from each format
 - `chat_template.py`   a conversation, written out as the model's own template says
 """

@@ -8,20 +8,22 @@ file or none, whoever else is writing.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import tempfile
 import time
-import warnings
 from pathlib import Path
 
 import torch
 from platformdirs import user_cache_dir
+from rich.console import Console
+from rich.markup import escape
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from tiny_llm.config import ModelConfig
+from tiny_llm.loading.aligned_safetensors import write_aligned
 from tiny_llm.loading.convert import convert
 from tiny_llm.loading.errors import WeightsError
 from tiny_llm.loading.layout import layout, shape
@@ -41,8 +43,8 @@ def cache_folder() -> Path:
 def convert_once(path: Path, dtype: torch.dtype) -> tuple[ModelConfig, dict[str, Tensor]]:
     """A GGUF file's config and tensors in `dtype`, on the CPU: from the cache, or converted and then cached.
 
-    Cached tensors are mapped from the file, not read: pages come in as they are used. Writing to such a tensor changes
-    this process's copy only.
+    Cached tensors are mapped from the file rather than copied. Writing to such a tensor changes this process's view
+    of it only.
 
     Raises:
         WeightsError: the source can't be read or isn't supported.
@@ -114,12 +116,17 @@ def _write(kept: Path, config: ModelConfig, tensors: dict[str, Tensor], stamp: d
         kept.parent.mkdir(parents=True, exist_ok=True)
         _remove_abandoned(kept)
         _replace(kept, tensors, header)
-    except (OSError, SafetensorError) as error:
-        warnings.warn(
+    except OSError as error:
+        _warn(
             f"the converted weights can't be kept in {kept.parent} ({error}), so the next start takes as long again; "
-            f"set {CACHE_VARIABLE} to a folder that can be written",
-            stacklevel=2,
+            f"set {CACHE_VARIABLE} to a folder that can be written"
         )
+
+
+@functools.cache
+def _warn(message: str) -> None:
+    """Print a message on stderr, the first time that it comes up."""
+    Console(stderr=True).print(f"[yellow]warning:[/yellow] {escape(message)}", soft_wrap=True)
 
 
 def _replace(kept: Path, tensors: dict[str, Tensor], header: dict[str, str]) -> None:
@@ -127,7 +134,7 @@ def _replace(kept: Path, tensors: dict[str, Tensor], header: dict[str, str]) -> 
     os.close(handle)
     unfinished = Path(name)
     try:
-        save_file(tensors, unfinished, metadata=header)
+        write_aligned(unfinished, tensors, header)
         unfinished.replace(kept)
     finally:
         unfinished.unlink(missing_ok=True)

@@ -1,8 +1,8 @@
 """A conversation written out as one text, the way the model's own template says.
 
-Templates are small Jinja programs that come with the model, so they run in Jinja's sandbox. What they may use besides
-Jinja itself (`raise_exception`, `strftime_now`, `tojson` without HTML escapes, `break` and `continue`) is what Hugging
-Face's chat templates rely on; see "Chat templates" in the transformers documentation.
+Templates are small Jinja programs that come with the model, so they run in Jinja's sandbox. What they may use
+besides Jinja itself (`raise_exception`, `strftime_now`, `tojson` without HTML escapes, `break` and `continue`) is
+what Hugging Face's chat templates rely on; see "Chat templates" in the transformers documentation.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import torch
 from rich.console import Console
@@ -12,13 +12,11 @@ from rich.progress import Progress
 from torch import Tensor
 
 from tiny_llm.loading.errors import WeightsError
-from tiny_llm.loading.layout import Part, layout, shape
+from tiny_llm.loading.layout import Layout, Part, layout, shape
 from tiny_llm.loading.sources import TensorSource, missing_tensor
 
 _SILENT_SECONDS = 1.0
-_HARMLESS = re.compile(
-    r".*rotary_emb\.inv_freq"
-)  # old files store the rotary frequencies, which follow from the base
+_HARMLESS = re.compile(r".*rotary_emb\.inv_freq")  # rotary frequencies, which follow from the base
 
 
 def convert(source: TensorSource, dtype: torch.dtype) -> dict[str, Tensor]:
@@ -30,7 +28,7 @@ def convert(source: TensorSource, dtype: torch.dtype) -> dict[str, Tensor]:
     """
     wanted = layout(source.config)
     _check_names(source, [part for parts in wanted.values() for part in parts])
-    return {name: _stack(source, parts, dtype) for name, parts in _with_progress(wanted.items(), len(wanted))}
+    return {name: _stack(source, parts, dtype) for name, parts in _with_progress(wanted)}
 
 
 def _check_names(source: TensorSource, parts: list[Part]) -> None:
@@ -67,17 +65,15 @@ def _stack(source: TensorSource, parts: tuple[Part, ...], dtype: torch.dtype) ->
     return stacked
 
 
-def _with_progress(
-    items: Iterable[tuple[str, tuple[Part, ...]]], total: int
-) -> Iterator[tuple[str, tuple[Part, ...]]]:
+def _with_progress(items: Layout) -> Iterator[tuple[str, tuple[Part, ...]]]:
     """The items one by one, with a bar on stderr once it has taken longer than a second."""
     start = time.monotonic()
     console = Console(stderr=True)
     with Progress(
         console=console, transient=True, auto_refresh=False, disable=not console.is_terminal
     ) as progress:
-        task = progress.add_task("reading the weights", total=total, visible=False)
-        for item in items:
+        task = progress.add_task("reading the weights", total=len(items), visible=False)
+        for item in items.items():
             yield item
             slow = time.monotonic() - start > _SILENT_SECONDS
             progress.update(task, advance=1, visible=slow)

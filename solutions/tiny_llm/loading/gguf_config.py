@@ -74,7 +74,7 @@ def _head_dim(file: GGUFFile, architecture: str) -> int:
     rotated = get(f"{architecture}.rope.dimension_count", key_length)
     if not key_length == value_length == rotated:
         raise WeightsError(
-            f"{file.path} has keys of {key_length}, values of {value_length} and {rotated} rotated dimensions a head: "
+            f"{file.path} has keys of {key_length}, values of {value_length} and {rotated} rotated dimensions: "
             "only models where these are equal are supported"
         )
     return key_length
@@ -88,6 +88,10 @@ def _refuse_unsupported(file: GGUFFile, architecture: str) -> None:
         raise WeightsError(
             f"{file.path} scales its rotary positions (Llama 3.1 and later do), which isn't supported; "
             "choose a Llama 3.0, SmolLM2 or Qwen model"
+        )
+    if file.metadata.get("split.count", 1) > 1:
+        raise WeightsError(
+            f"{file.path} is one of several parts: join them with llama.cpp's llama-gguf-split --merge"
         )
     if file.metadata.get(f"{architecture}.attention.sliding_window"):
         raise WeightsError(f"{file.path} uses sliding-window attention, which isn't supported")

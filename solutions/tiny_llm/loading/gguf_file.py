@@ -1,7 +1,7 @@
 """The GGUF format: a header of typed key-value pairs, a table of tensors, then the tensors' bytes.
 
-Only the header is read here, with offsets into the file for the rest. The `gguf` package has a reader of its own, which
-makes a NumPy view for every token of the vocabulary and so takes seconds; this one takes a fraction of one.
+Only the header is read here, with offsets into the file for the rest. The `gguf` package has a reader of its own,
+which makes a NumPy view for every token of the vocabulary and so takes seconds; this one takes a fraction of one.
 
 Source: the format's specification, `docs/gguf.md` in the ggml repository.
 """
@@ -21,7 +21,7 @@ from tiny_llm.loading.errors import WeightsError
 _MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
 _BOOL, _STRING, _ARRAY = 7, 8, 9
-_SCALARS = {
+_SCALARS: dict[int, np.dtype[Any]] = {
     0: np.dtype("<u1"),
     1: np.dtype("<i1"),
     2: np.dtype("<u2"),
@@ -35,6 +35,7 @@ _SCALARS = {
     12: np.dtype("<f8"),
 }
 _MAX_AXES = 8
+_ALIGNMENT = 32  # bytes, where the file doesn't say
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,9 @@ def _read_header(path: Path, size: int, cursor: _Cursor) -> GGUFFile:
         key = cursor.string()
         metadata[key] = cursor.value(cursor.number("<I"))
     entries = [_read_entry(cursor) for _ in range(tensor_count)]
-    alignment = metadata.get("general.alignment", 32)
+    alignment = metadata.get("general.alignment", _ALIGNMENT)
+    if not isinstance(alignment, int) or alignment < 1:
+        raise cursor.broken()
     start = -(-cursor.at // alignment) * alignment
     tensors = {e.name: TensorEntry(e.name, e.shape, e.type_id, start + e.offset) for e in entries}
     return GGUFFile(path, size, metadata, tensors)
@@ -139,9 +142,7 @@ class _Cursor:
             return self.string()
         if kind == _ARRAY:
             kind, count = self.number("<I"), self.number("<Q")
-            if kind not in _SCALARS:
-                return [self.value(kind) for _ in range(count)]
-            return self.scalars(kind, count)
+            return [self.string() for _ in range(count)] if kind == _STRING else self.scalars(kind, count)
         return self.scalars(kind, 1)[0]
 
     def scalars(self, kind: int, count: int) -> list[Any]:

@@ -21,7 +21,10 @@ _SPECIAL = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad
 
 # Contractions, words with at most one leading sign, digits, signs, line ends, other space. Qwen2 cuts a number into
 # single digits, Llama 3 into groups of up to three.
-_WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|%s| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_WORDS = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|%s"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 _LLAMA3 = ("llama-bpe", "llama3", "llama-v3")
 _QWEN2 = ("qwen2", "deepseek-r1-qwen")
 _SMOLLM = ("smollm",)
@@ -43,7 +46,7 @@ def gguf_tokenizer(path: Path) -> TokenizerParts:
         )
     backend = _byte_level_bpe(file)
     ids = {name: get(f"tokenizer.ggml.{key}_token_id") for name, key in _SPECIAL.items()}
-    named = {name: backend.id_to_token(i) for name, i in ids.items() if i is not None}
+    named = {name: backend.id_to_token(i) or "" for name, i in ids.items() if i is not None}
     starts = get("tokenizer.ggml.add_bos_token", get("tokenizer.ggml.pre") in _LLAMA3)
     if starts and "bos_token" in named:
         bos = named["bos_token"]

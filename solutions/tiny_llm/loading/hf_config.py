@@ -32,20 +32,20 @@ def config_from_folder(folder: Path) -> ModelConfig:
             + ", ".join(ARCHITECTURES)
         )
     _refuse_unsupported(path, config)
-    heads = _get(path, config, "num_attention_heads")
-    hidden = _get(path, config, "hidden_size")
+    heads = _size(path, config, "num_attention_heads")
+    hidden = _size(path, config, "hidden_size")
     return ModelConfig(
         architecture=architecture,
-        num_layers=_get(path, config, "num_hidden_layers"),
+        num_layers=_size(path, config, "num_hidden_layers"),
         hidden_size=hidden,
         num_heads=heads,
         num_kv_heads=_value(config, "num_key_value_heads", heads),
-        head_dim=_value(config, "head_dim", hidden // max(heads, 1)),
-        feed_forward_size=_get(path, config, "intermediate_size"),
-        vocab_size=_get(path, config, "vocab_size"),
+        head_dim=_value(config, "head_dim", hidden // heads),
+        feed_forward_size=_size(path, config, "intermediate_size"),
+        vocab_size=_size(path, config, "vocab_size"),
         norm_eps=_value(config, "rms_norm_eps", _DEFAULT_NORM_EPS),
-        rope_base=float(_rope(config).get("rope_theta", _value(config, "rope_theta", _DEFAULT_ROPE_BASE))),
-        max_positions=_get(path, config, "max_position_embeddings"),
+        rope_base=_value({**config, **_rope(config)}, "rope_theta", _DEFAULT_ROPE_BASE),
+        max_positions=_size(path, config, "max_position_embeddings"),
         tied_embeddings=bool(_value(config, "tie_word_embeddings", False)),
         qkv_bias=architecture == "qwen2",
         qk_norm=architecture == "qwen3",
@@ -81,10 +81,11 @@ def read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-def _get(path: Path, config: dict[str, Any], key: str) -> Any:
-    if config.get(key) is None:
-        raise WeightsError(f"{path} has no {key!r}: it isn't a whole model's config; download it again")
-    return config[key]
+def _size(path: Path, config: dict[str, Any], key: str) -> int:
+    size = config.get(key)
+    if not isinstance(size, int) or size < 1:
+        raise WeightsError(f"{path} gives {size!r} as {key}, not a whole number above 0; download it again")
+    return size
 
 
 def _value(config: dict[str, Any], key: str, default: Any) -> Any:

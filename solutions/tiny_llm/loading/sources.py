@@ -119,7 +119,7 @@ def open_source(path: Path) -> TensorSource:
 def missing_tensor(path: Path, name: str) -> WeightsError:
     """The error for a tensor that isn't there."""
     return WeightsError(
-        f"{path} has no tensor {name!r}: it is incomplete or of another architecture; download it again"
+        f"{path} has no tensor {name!r}: it is incomplete or another kind of model; download it again"
     )
 
 

@@ -42,14 +42,13 @@ def anchor(task_name: str) -> str:
 
 def task_box(task: Task) -> str:
     """One block of HTML: what to write, the command that tests it and the one that gives a hint."""
-    test = f"pdm run test --week {task.week} --day {task.day} -- -k {task.id}"
     return "\n".join(
         [
             f'<div class="box task" id="{anchor(task.name)}">',
             f'<p class="box-title"><span>Task {task.name} · {_inline(task.title)}</span>'
             f' <span class="points">{_points(task.points)}</span></p>',
-            f"<p>You write, {_places(task.implements)}.</p>",
-            f'<pre><code class="language-sh">{escape(test)}</code></pre>',
+            *(f"<p>{line}</p>" for line in _places(task.implements)),
+            f'<pre><code class="language-sh">{escape(task.test_command)}</code></pre>',
             f'<p class="box-foot">Stuck? <code>pdm run hint {task.name}</code> gives the next of three hints.</p>',
             "</div>",
         ]
@@ -58,7 +57,6 @@ def task_box(task: Task) -> str:
 
 def day_box(lesson: Lesson) -> str:
     """One block of HTML: the day's goal, its tasks with their points, and the command that tests the day."""
-    points = sum(task.points for task in lesson.tasks)
     tasks = "".join(
         f'<li><a href="#{anchor(task.name)}">{_inline(task.title)}</a>'
         f' <span class="points">{_points(task.points)}</span></li>'
@@ -68,10 +66,11 @@ def day_box(lesson: Lesson) -> str:
         [
             '<div class="box day">',
             f'<p class="box-title"><span>Week {lesson.week}, Day {lesson.day}</span>'
-            f' <span class="points">{_points(points)}</span></p>',
+            f' <span class="points">{_points(lesson.points)}</span></p>',
             f"<p>{_inline(lesson.goal)}</p>",
             f"<ol>{tasks}</ol>",
-            f'<pre><code class="language-sh">pdm run test --week {lesson.week} --day {lesson.day}</code></pre>',
+            *([f"<p>Stage reached: {_inline(lesson.stage)}</p>"] if lesson.stage else []),
+            f'<pre><code class="language-sh">{escape(lesson.test_command)}</code></pre>',
             "</div>",
         ]
     )
@@ -88,14 +87,14 @@ def _figure(alt: str, path: str, caption: str) -> str:
     return f"<figure>\n\n![{alt}]({path})\n\n<figcaption>\n\n{caption}\n\n</figcaption>\n</figure>"
 
 
-def _places(functions: Iterable[FunctionRef]) -> str:
-    """The functions file by file: "in a.py: f, g; in b.py: h"."""
+def _places(functions: Iterable[FunctionRef]) -> list[str]:
+    """A line a file: where it is, and the functions to write in it."""
     files: dict[str, list[str]] = defaultdict(list)
     for function in functions:
         files[function.file].append(f"<code>{escape(function.qualname)}</code>")
-    return "; ".join(
-        f"in <code>src/tiny_llm/{escape(file)}</code>: {', '.join(names)}" for file, names in files.items()
-    )
+    return [
+        f"In <code>src/tiny_llm/{escape(file)}</code>: {', '.join(names)}" for file, names in files.items()
+    ]
 
 
 def _points(points: int) -> str:

@@ -38,7 +38,7 @@ class Command:
         Raises:
             ValueError: a quote is left open.
         """
-        return shlex.split(self.text)[2:]
+        return shlex.split(self.text, comments=True)[2:]
 
 
 def find_commands(page: Page) -> list[Command]:

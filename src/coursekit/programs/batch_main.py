@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from coursekit.implementation import Impl
@@ -27,7 +29,13 @@ def batch_main(
     """Answer a fixed set of prompts and say how fast it went."""
     console = Console(highlight=False)
     with running(impl):
-        params = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "seed": seed}
+        params: dict[str, Any] = {
+            "temperature": temperature,
+            "top_k": top_k,
+            "top_p": top_p,
+            "min_p": min_p,
+            "seed": seed,
+        }
         make_sampler(**params)  # refuse bad values before the model is loaded
         engine = load(model, dtype, device, Console(stderr=True))
         timing = Timing()
@@ -57,7 +65,16 @@ def _progress(console: Console) -> Progress:
     )
 
 
-def _answer(engine: Engine, prompt: str, max_tokens: int, params: dict, timing: Timing, progress, bar) -> str:
+def _answer(
+    engine: Engine,
+    prompt: str,
+    max_tokens: int,
+    params: dict[str, Any],
+    timing: Timing,
+    progress: Progress,
+    bar: TaskID,
+) -> str:
+    """Generate one answer while the bar moves, and return its text; "…" says that it was cut off."""
     from tiny_llm.generate import generate_recompute
 
     ids = prompt_ids(engine, prompt, raw=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -15,8 +15,11 @@ from coursekit.implementation import Impl, explain_stubs, select
 from coursekit.paths import Course
 
 if TYPE_CHECKING:
+    from tiny_llm.generate import Sample
     from tiny_llm.model import Transformer
     from tiny_llm.tokenizer import Tokenizer
+
+FILTERS_OFF = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
 
 
 @dataclass
@@ -78,7 +81,7 @@ def load(source: str, dtype: str, device: str, console: Console) -> Engine:
         return Engine(Transformer(weights.config, weights), load_tokenizer(source))
 
 
-def make_sampler(**params: Any) -> Callable[[Any, Sequence[int]], int]:
+def make_sampler(**params: Any) -> Sample:
     """The way of choosing tokens that the options ask for.
 
     Plain greedy choice is Day 1.6's function, so that a learner who has not come to sampling can run the programs.
@@ -95,9 +98,6 @@ def make_sampler(**params: Any) -> Callable[[Any, Sequence[int]], int]:
         return Sampler(SamplingParams(**params))
     except ValueError as error:
         raise CourseError(str(error)) from None
-
-
-FILTERS_OFF = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
 
 
 def check_prompt(engine: Engine, prompt_ids: Sequence[int]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -10,6 +10,9 @@ from rich.console import Console
 from coursekit.implementation import Impl
 from coursekit.programs import options
 from coursekit.programs.engine import Engine, Timing, check_prompt, load, make_sampler, prompt_ids, running
+
+if TYPE_CHECKING:
+    from tiny_llm.generate import Sample
 
 
 def main(
@@ -43,7 +46,7 @@ def main(
                 console.print(f"\n[dim]{_summary(len(ids), timing)}[/dim]")
 
 
-def _stream(engine: Engine, ids: list[int], max_tokens: int, sample, timing: Timing) -> None:
+def _stream(engine: Engine, ids: list[int], max_tokens: int, sample: Sample, timing: Timing) -> None:
     """Write the answer to standard output, piece by piece."""
     from tiny_llm.generate import StreamDecoder, generate_recompute
 
@@ -58,6 +61,6 @@ def _stream(engine: Engine, ids: list[int], max_tokens: int, sample, timing: Tim
 
 def _summary(prompt_tokens: int, timing: Timing) -> str:
     return (
-        f"{prompt_tokens} prompt tokens, {len(timing.arrivals)} output tokens; "
-        f"first token after {timing.first_token:.2f} s; {timing.tokens_per_second:.1f} tokens per second"
+        f"{prompt_tokens} prompt + {len(timing.arrivals)} output tokens · "
+        f"first after {timing.first_token:.2f} s · {timing.tokens_per_second:.1f} tokens/s"
     )

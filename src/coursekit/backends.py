@@ -1,0 +1,16 @@
+"""The frameworks that the course can be done in, and the package of each."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Backend(StrEnum):
+    """The framework that holds the learner's arrays."""
+
+    TORCH = "torch"
+    MLX = "mlx"
+
+    @property
+    def package(self) -> str:
+        return "tiny_llm" if self is Backend.TORCH else "tiny_llm_mlx"

@@ -1,0 +1,219 @@
+"""The board after a run: a line a task, the first thing to look at, the next command to type."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.text import Text
+
+from coursekit.learner import unwritten
+from coursekit.manifest import Lesson, Manifest, Task
+from coursekit.paths import Course
+from coursekit.results import CRASHED, NOT_STARTED, PASSED, SKIPPED, WRONG, Report, TaskResult
+from coursekit.tracks import BACKENDS, name_days
+
+# State -> (symbol, symbol where the terminal has no Unicode, colour).
+LOOKS = {
+    PASSED: ("✓", "+", "green"),
+    WRONG: ("✗", "x", "red"),
+    CRASHED: ("!", "!", "red"),
+    NOT_STARTED: ("○", "o", "cyan"),
+    SKIPPED: ("–", "-", "dim"),
+}
+STATE_WIDTH = max(map(len, LOOKS))
+
+
+@dataclass(frozen=True)
+class Board:
+    """Prints what a run found; ``lessons`` are the days that were asked for, ``options`` what to repeat when
+    a command is suggested ("--backend mlx")."""
+
+    course: Course
+    manifest: Manifest
+    lessons: tuple[Lesson, ...]
+    report: Report
+    options: str
+    console: Console
+
+    def show(self) -> None:
+        """Print the board."""
+        tasks = self.report.tasks
+        for lesson in self.lessons:
+            ran = [task for task in lesson.tasks if task.name in tasks]
+            if ran:
+                self._show_lesson(lesson, [(task, tasks[task.name]) for task in ran])
+        self._show_points()
+        for error in self.report.errors:
+            self._print()
+            self._print(f"{error['where']} can't be read:", style="bold red")
+            self._show_block(error["message"], indent=2)
+        self._show_next()
+
+    def _show_lesson(self, lesson: Lesson, tasks: list[tuple[Task, TaskResult]]) -> None:
+        self._print()
+        self._print(f"Week {lesson.week} Day {lesson.day}  {lesson.title}", style="bold")
+        for task, result in tasks:
+            self._show_task(task, result)
+
+    def _show_task(self, task: Task, result: TaskResult) -> None:
+        symbol, plain, colour = LOOKS[result.state]
+        points = f"{earned(task, result)}/{task.points}" if result.state != SKIPPED else f"–/{task.points}"
+        line = Text("  ")
+        line.append(f"{symbol if self._unicode else plain} {result.state:<{STATE_WIDTH}}", style=colour)
+        line.append(f"  {self._plain(points):>5}  {task.name}  {task.title}")
+        note = self._note(result)
+        if note:
+            line.append(f"  ({note})", style="dim")
+        self._print(line)
+
+    def _note(self, result: TaskResult) -> str:
+        if result.state == SKIPPED:
+            return result.tests[0].message
+        needs = next((test.needs for test in result.tests if test.state == NOT_STARTED and test.needs), "")
+        if result.state == NOT_STARTED and needs:
+            return f"needs {needs} first"
+        if not result.complete:
+            return f"{len(result.tests)} of its {result.planned} tests ran"
+        if result.state != PASSED and result.count(PASSED):
+            return f"{result.count(PASSED)} of {len(result.tests)} tests pass"
+        return ""
+
+    def _show_points(self) -> None:
+        results = self.report.tasks
+        tasks = [task for lesson in self.lessons for task in lesson.tasks if task.name in results]
+        counted = [task for task in tasks if results[task.name].state != SKIPPED]
+        if not counted:
+            return
+        got = sum(earned(task, results[task.name]) for task in counted)
+        self._print()
+        self._print(f"{got} of {sum(task.points for task in counted)} points")
+
+    def _show_next(self) -> None:
+        if self.report.interrupted:
+            self._print("\ninterrupted: the rest did not run", style="yellow")
+            return
+        if self.report.errors:
+            return
+        failing = self._first(CRASHED, WRONG)
+        if failing is not None:
+            self._show_failure(*failing)
+            return
+        missing = self._first(NOT_STARTED)
+        if missing is not None:
+            self._show_to_write(self._needed(*missing))
+            return
+        self._show_done()
+
+    def _first(self, *states: str) -> tuple[Task, TaskResult] | None:
+        for name, result in self.report.tasks.items():
+            if result.state in states:
+                return self.manifest.task(name), result
+        return None
+
+    def _show_failure(self, task: Task, result: TaskResult) -> None:
+        test = result.first_failure
+        assert test is not None
+        self._print()
+        self._print(f"{task.name} {task.title}: {result.state}", style="bold red")
+        self._show_block(f"{test.sentence}  ({test.where})", indent=2)
+        self._print()
+        self._show_block(test.message, indent=4)
+        self._show_commands(
+            (f"{task.test_command}", "when you have changed it"), (f"hint {task.name}", "for a hint")
+        )
+
+    def _needed(self, task: Task, result: TaskResult) -> Task:
+        """The task to write first: another one, where this one's tests reached its stub."""
+        for test in result.tests:
+            if test.needs:
+                return self.manifest.task(test.needs.split(" ")[0])
+        return task
+
+    def _show_to_write(self, task: Task) -> None:
+        package = BACKENDS[self.report.backend]
+        lesson = self.manifest.lesson(f"{task.week}.{task.day}")
+        refs = unwritten(self.course, package, task) or task.implements
+        self._print()
+        self._print(f"Next to write: {task.name} {task.title}", style="bold")
+        for file in dict.fromkeys(ref.file for ref in refs):
+            names = ", ".join(ref.qualname for ref in refs if ref.file == file)
+            self._show_block(f"open src/{package}/{file}: {names}", indent=2)
+        self._show_block(f"read book/src/{lesson.chapter}", indent=2)
+        self._show_commands((task.test_command, "to test it"), (f"hint {task.name}", "for a hint"))
+
+    def _show_done(self) -> None:
+        partly = [lesson for lesson in self.lessons if not self._is_whole(lesson)]
+        if partly:
+            self._show_commands((partly[0].test_command, "for the rest of the day"))
+            return
+        names = name_days(self.lessons, self.manifest)
+        self._print()
+        self._print(f"Done: {'Day' if len(self.lessons) == 1 else 'Days'} {names}.", style="bold green")
+        after = self._lesson_after()
+        if after is None:
+            self._print("There is no further day in the course yet.")
+            return
+        self._print(f"Next is Day {after.name}, {after.title}: {after.goal}")
+        self._show_block(f"read book/src/{after.chapter}", indent=2)
+        self._show_commands((after.test_command, "to see its tasks"))
+
+    def _is_whole(self, lesson: Lesson) -> bool:
+        tasks = self.report.tasks
+        return all(task.name in tasks and tasks[task.name].complete for task in lesson.tasks)
+
+    def _lesson_after(self) -> Lesson | None:
+        days = self.manifest.lessons
+        following = days.index(self.lessons[-1]) + 1
+        return days[following] if following < len(days) else None
+
+    def _show_commands(self, *commands: tuple[str, str]) -> None:
+        shown = [(self._command(command), purpose) for command, purpose in commands]
+        width = max(len(command) for command, _ in shown)
+        self._print()
+        for position, (command, purpose) in enumerate(shown):
+            line = Text("Next  " if position == 0 else "      ", style="bold")
+            line.append(f"{command:<{width}}", style="not bold green")
+            line.append(f"   {purpose}", style="not bold dim")
+            self._print(line)
+
+    def _command(self, command: str) -> str:
+        """The full command, with the options of this run before any `--`."""
+        full = command if command.startswith("pdm run ") else f"pdm run {command}"
+        if not self.options or " hint " in full:
+            return full
+        head, separator, tail = full.partition(" -- ")
+        return f"{head} {self.options}{separator}{tail}"
+
+    def _show_block(self, text: str, indent: int) -> None:
+        """Print lines, folded to the terminal's width; a folded line goes on two columns further in."""
+        for line in text.splitlines() or [""]:
+            own = len(line) - len(line.lstrip())
+            start = " " * (indent + own)
+            folded = textwrap.fill(
+                line.strip(),
+                max(self.console.width, 40),
+                initial_indent=start,
+                subsequent_indent=start + "  ",
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+            self._print(folded)
+
+    def _print(self, text: str | Text = "", style: str | None = None) -> None:
+        shown = Text(self._plain(text), style=style or "") if isinstance(text, str) else text
+        self.console.print(shown, soft_wrap=True)
+
+    @property
+    def _unicode(self) -> bool:
+        return self.console.encoding.lower().startswith("utf")
+
+    def _plain(self, text: str) -> str:
+        """The text with what the terminal can't show replaced, so that printing never fails."""
+        return text.encode(self.console.encoding, "replace").decode(self.console.encoding)
+
+
+def earned(task: Task, result: TaskResult) -> int:
+    """The points of a task: all of them when every test of it that ran passed, or none."""
+    return task.points if result.state == PASSED and result.complete else 0

@@ -1,0 +1,84 @@
+"""`pdm run catch-up`: borrows from the reference what earlier days still lack."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from coursekit.backends import Backend
+from coursekit.files import write_files
+from coursekit.manifest import FunctionRef, Lesson, Task, load_manifest
+from coursekit.paths import Course
+from coursekit.report import functions_table
+from coursekit.state import State, save_copies
+from coursekit.transplant import Learner
+
+FAILING = ("wrong", "crashed")
+
+
+def catch_up(
+    to: Annotated[
+        str,
+        typer.Option(help="The day that you want to work on, for example 1.5; days before it are filled in."),
+    ],
+    failing: Annotated[
+        bool, typer.Option("--failing", help="Also replace tasks whose last test run went wrong or crashed.")
+    ] = False,
+    backend: Annotated[
+        Backend, typer.Option(help="Whose package: torch is tiny_llm, mlx is tiny_llm_mlx.")
+    ] = Backend.TORCH,
+) -> None:
+    """Fill in the functions of the days before a day that are still stubs, with the reference's code.
+
+    What you have written stays. What was borrowed is remembered, and `pdm run progress` shows it until you
+    write it yourself: `pdm run reset` gives you its stub back.
+    """
+    course = Course.find()
+    manifest = load_manifest(course)
+    lesson, earlier = manifest.lesson(to), manifest.before(to)
+    package = backend.package
+    learner, state = Learner(course, package, manifest), State.load(course)
+    lacking = _lacking(learner, state, earlier, failing)
+    console = Console(highlight=False, soft_wrap=True)
+    if not lacking:
+        console.print(f"Nothing to borrow: the days before {lesson.name} have no stubs left.")
+        console.print(f"Go on:               {lesson.test_command}", markup=False)
+        return
+    plan = learner.put_reference([ref for refs in lacking.values() for ref in refs])
+    copies = save_copies(course, plan.contents)
+    for task, refs in lacking.items():
+        state.forget(package, task.name, refs)
+        for ref in refs:
+            state.borrow(package, ref, learner.reference_text(ref.file))
+    # First the record, then the files: a record of code that never came is harmless, the reverse is not.
+    state.save()
+    write_files(plan.contents)
+    console.print(f"Borrowed from the reference, so that you can work on Day {lesson.name}:")
+    console.print(functions_table(course, package, lacking))
+    for what in plan.added:
+        console.print(f"Was missing and was added: {what}", markup=False)
+    if copies:
+        console.print(
+            f"\nYour files as they were: {copies.relative_to(course.root).as_posix()}", markup=False
+        )
+    console.print(f"Go on:                   {lesson.test_command}", markup=False)
+
+
+def _lacking(
+    learner: Learner, state: State, lessons: tuple[Lesson, ...], failing: bool
+) -> dict[Task, list[FunctionRef]]:
+    """The functions to borrow, by task: stubs, those that are gone, and on request all of a failing task."""
+    lacking = {}
+    for task in (task for lesson in lessons for task in lesson.tasks):
+        result = state.result(learner.package, task.name)
+        replace_all = failing and result is not None and result.state in FAILING
+        refs = [
+            ref
+            for ref in task.implements
+            if learner.has(ref) and (replace_all or learner.is_missing(ref) or learner.is_stub(ref))
+        ]
+        if refs:
+            lacking[task] = refs
+    return lacking

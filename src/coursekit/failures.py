@@ -1,0 +1,174 @@
+"""What an exception in a test means to the learner: the task's state, and a few plain words with file and line."""
+
+from __future__ import annotations
+
+import linecache
+import re
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from coursekit.check import CheckFailed
+from coursekit.results import CRASHED, NOT_STARTED, WRONG
+from coursekit.stubs import Stub, chain, reached_stub
+
+LONGEST_MESSAGE = 300
+TIMEOUT = re.compile(r"Timeout \(>([\d.]+)s\)")
+
+# Exceptions that say little to a beginner: type, a pattern of the message, what it means.
+MEANINGS = (
+    ("AttributeError", r"'NoneType' object has no attribute", "a value is None here: is a `return` missing?"),
+    ("TypeError", r"NoneType", "a value is None here: is a `return` missing?"),
+    (
+        "AttributeError",
+        r"module '\S+' has no attribute '(\w+)'",
+        r"\1 is gone: was it renamed, moved or deleted?",
+    ),
+    ("UnboundLocalError", r"variable '(\w+)'", r"\1 is used before anything was assigned to it"),
+    (
+        "NameError",
+        r"name '(\w+)' is not defined",
+        r"\1 is neither imported nor assigned: a slip of the keyboard?",
+    ),
+    (
+        "TypeError",
+        r"unexpected keyword argument '(\w+)'",
+        r"keep the signature of the starter: \1 is part of it",
+    ),
+    ("TypeError", r"takes .*positional arguments? but", "keep the signature of the starter"),
+    ("RecursionError", r"", "a function calls itself without end"),
+    (
+        "ModuleNotFoundError",
+        r"named '([\w.]+)'",
+        r"there is no module \1: is the file there, and its name right?",
+    ),
+    (
+        "RuntimeError",
+        r"size of tensor a \((\d+)\) must match .* b \((\d+)\)",
+        r"sizes \1 and \2 meet on one axis",
+    ),
+    (
+        "RuntimeError",
+        r"mat1 and mat2 shapes cannot be multiplied",
+        "a matrix product whose inner sizes differ",
+    ),
+    (
+        "RuntimeError",
+        r"[Ee]xpected all tensors to be on the same device",
+        "an array was made on another device",
+    ),
+    (
+        "RuntimeError",
+        r"view size is not compatible",
+        "after a transpose the numbers are not in a row: use reshape",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """How a test failed: a state, and what to tell the learner."""
+
+    state: str
+    message: str
+    stub: Stub | None = None
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where things lie: the course's root, and the folders of the implementation under test."""
+
+    root: Path
+    packages: tuple[Path, ...]
+
+    def is_learners(self, filename: str) -> bool:
+        return any(Path(filename).is_relative_to(package) for package in self.packages)
+
+    def shown(self, filename: str) -> str:
+        """A path as the learner would type it, from the course's root."""
+        path = Path(filename)
+        return path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else path.name
+
+
+def describe(error: BaseException, places: Places) -> Failure:
+    """Say what ``error``, raised in a test, means."""
+    stub = reached_stub(error)
+    if stub is not None:
+        return Failure(NOT_STARTED, "", stub)
+    if isinstance(error, pytest.fail.Exception):
+        return _describe_fail(error, places)
+    frames = traceback.extract_tb(error.__traceback__)
+    if isinstance(error, AssertionError) and not _raised_by_learner(frames, places):
+        return Failure(WRONG, _assertion_text(error) + _raised_at(error.__cause__, places))
+    return Failure(
+        CRASHED, "\n".join([_first_words(error), *_place(error, frames, places), *_meaning(error)])
+    )
+
+
+def _describe_fail(error: BaseException, places: Places) -> Failure:
+    """``pytest.fail`` is how a time limit ends a test, and how ``pytest.raises`` says that nothing was raised."""
+    text = str(error)
+    timeout = TIMEOUT.search(text)
+    if timeout is None:
+        return Failure(WRONG, text)
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [f"ran longer than {float(timeout[1]):g} s and was stopped: is there a loop that never ends?"]
+    return Failure(CRASHED, "\n".join(lines + _place(error, frames, places)))
+
+
+def _raised_by_learner(frames: traceback.StackSummary, places: Places) -> bool:
+    return bool(frames) and places.is_learners(frames[-1].filename)
+
+
+def _assertion_text(error: AssertionError) -> str:
+    text = str(error).strip()
+    if isinstance(error, CheckFailed):
+        return text
+    return text if text else "an assertion of the test does not hold"
+
+
+def _raised_at(cause: BaseException | None, places: Places) -> str:
+    if cause is None:
+        return ""
+    place = _place(cause, traceback.extract_tb(cause.__traceback__), places)
+    return "\n" + "\n".join(place) if place else ""
+
+
+def _first_words(error: BaseException) -> str:
+    if isinstance(error, SystemExit):
+        return "the code ended the program (exit was called)"
+    text = str(error).strip().partition("\n")[0]
+    if isinstance(error, SyntaxError):
+        text = error.msg
+    if isinstance(error, BaseExceptionGroup):
+        inner = next(link for link in chain(error) if not isinstance(link, BaseExceptionGroup))
+        return _first_words(inner)
+    text = text if len(text) <= LONGEST_MESSAGE else text[:LONGEST_MESSAGE] + "…"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _place(error: BaseException, frames: traceback.StackSummary, places: Places) -> list[str]:
+    """The line of the learner's code that failed, or the test's own where none was reached."""
+    if isinstance(error, SyntaxError) and error.filename:
+        line = (error.text or linecache.getline(error.filename, error.lineno or 0)).strip()
+        return [f"  {places.shown(error.filename)}:{error.lineno}", *([f"    {line}"] if line else [])]
+    mine = [frame for frame in frames if places.is_learners(frame.filename)]
+    if mine:
+        frame = mine[-1]
+        function = "" if frame.name == "<module>" else f", in {frame.name}"
+        return [f"  {places.shown(frame.filename)}:{frame.lineno}{function}", f"    {frame.line}"]
+    tests = [frame for frame in frames if Path(frame.filename).is_relative_to(places.root / "tests")]
+    if not tests:
+        return []
+    frame = tests[-1]
+    return [f"  where the test calls it, {places.shown(frame.filename)}:{frame.lineno}", f"    {frame.line}"]
+
+
+def _meaning(error: BaseException) -> list[str]:
+    for kind, pattern, meaning in MEANINGS:
+        match = re.search(pattern, str(error))
+        if match and any(base.__name__ == kind for base in type(error).__mro__):
+            return [f"  {match.expand(meaning)}"]
+    return []

@@ -1,0 +1,66 @@
+"""`pdm run hint 1.3.2`: the next of a task's three hints."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markdown import Markdown
+
+from coursekit.errors import CourseError
+from coursekit.manifest import Manifest, Task, list_tasks, load_manifest
+from coursekit.paths import Course
+from coursekit.state import State
+
+HINTS = 3
+WIDTH = 100
+
+
+def hint(
+    task: Annotated[str, typer.Argument(help="The task: week.day.task, for example 1.3.2.", metavar="TASK")],
+    level: Annotated[
+        int | None, typer.Option(min=1, max=HINTS, help="Show this hint: 1 where to look, 3 almost the code.")
+    ] = None,
+) -> None:
+    """Show a task's hints, one more with every call: where to look, how to think of it, almost the code."""
+    course = Course.find()
+    found = find_task(load_manifest(course), task)
+    state = State.load(course)
+    seen = state.hints.get(found.name, 0)
+    shown = [level] if level else [seen + 1] if seen < HINTS else [1, 2, 3]
+    show_hints(found, shown, Console(highlight=False))
+    if max(shown) > seen:
+        state.hints[found.name] = max(shown)
+        state.save()
+
+
+def find_task(manifest: Manifest, name: str) -> Task:
+    """The task of that name; a day's name will do where the day has one task.
+
+    Raises:
+        CourseError: no such task, or a day of several tasks; the message lists them.
+    """
+    if name.count(".") != 1:
+        return manifest.task(name)
+    lesson = manifest.lesson(name)
+    if len(lesson.tasks) == 1:
+        return lesson.tasks[0]
+    raise CourseError(f"{name} is a day; name one of its tasks: {list_tasks(lesson)}")
+
+
+def show_hints(task: Task, numbers: list[int], console: Console) -> None:
+    width = min(console.width, WIDTH)
+    console.print(f"[bold]{task.label}[/bold]: ", end="")
+    console.print(task.title, markup=False)
+    if len(numbers) == HINTS:
+        console.print("You have seen all three hints; here they are again.")
+    for number in numbers:
+        console.print(f"\n[cyan]Hint {number} of {HINTS}[/cyan]")
+        console.print(Markdown(task.hints[number - 1]), width=width)
+    console.print()
+    if numbers[-1] < HINTS:
+        console.print(f"Test it:       {task.test_command}", markup=False, soft_wrap=True)
+        console.print(f"The next hint: pdm run hint {task.name}", markup=False, soft_wrap=True)
+    else:
+        console.print(f"Test it: {task.test_command}", markup=False, soft_wrap=True)

@@ -1,0 +1,43 @@
+"""One mark for each test while a run goes on, a line for each day."""
+
+from __future__ import annotations
+
+import sys
+
+from coursekit.results import CRASHED, NOT_STARTED, PASSED, SKIPPED, WRONG, Result
+
+MARKS = {PASSED: ".", NOT_STARTED: "-", WRONG: "x", CRASHED: "!", SKIPPED: "s"}
+WIDEST = 76
+
+
+class ProgressLine:
+    """Writes to standard output; pytest captures what tests print, not this."""
+
+    def __init__(self) -> None:
+        self._day: str | None = None
+        self._column = 0
+
+    def add(self, result: Result) -> None:
+        """Show how one test ended."""
+        day = result.task.rpartition(".")[0] if result.task else "other tests"
+        if day != self._day:
+            self._new_line(f"Day {day} " if result.task else f"{day} ")
+            self._day = day
+        elif self._column >= WIDEST:
+            self._new_line("        ")
+        self._write(MARKS[result.state])
+
+    def end(self) -> None:
+        """Finish the line that is begun."""
+        if self._column:
+            self._write("\n")
+            self._column = 0
+
+    def _new_line(self, start: str) -> None:
+        self.end()
+        self._write(start)
+
+    def _write(self, text: str) -> None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        self._column += len(text)

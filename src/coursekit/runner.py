@@ -1,0 +1,193 @@
+"""`pdm run test` and `pdm run test-solution`: choosing what to run, running it, and keeping the results."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from coursekit.board import Board, earned
+from coursekit.errors import CourseError
+from coursekit.implementation import Impl
+from coursekit.learner import begun_and_next
+from coursekit.manifest import Lesson, Manifest, load_manifest
+from coursekit.paths import Course
+from coursekit.pytest_process import (
+    INTERRUPTED,
+    NOTHING_COLLECTED,
+    TESTS_FAILED,
+    USAGE_ERROR,
+    refusal,
+    run_child,
+    run_pytest,
+)
+from coursekit.results import SKIPPED, Report
+from coursekit.state import State
+from coursekit.tracks import BACKENDS, covers, track_refusal
+
+# Arguments of pytest that ask for its own output: with any of them it is not silenced.
+TALKATIVE = (
+    "-v",
+    "-s",
+    "-q",
+    "-r",
+    "-l",
+    "-h",
+    "--pdb",
+    "--trace",
+    "--tb",
+    "--co",
+    "--capture",
+    "--durations",
+)
+TALKATIVE_TOO = ("--showlocals", "--setup-", "--fixtures", "--markers", "--help", "--version", "--full-trace")
+
+
+class Backend(StrEnum):
+    TORCH = "torch"
+    MLX = "mlx"
+
+
+class Device(StrEnum):
+    CPU = "cpu"
+    CUDA = "cuda"
+    MPS = "mps"
+
+
+def run_tests(
+    week: Annotated[int | None, typer.Option(help="Test the days of this week.")] = None,
+    day: Annotated[int | None, typer.Option(help="Test this day of the week.")] = None,
+    impl: Annotated[Impl, typer.Option(help="Whose code: yours, or the reference.")] = Impl.LEARNER,
+    backend: Annotated[Backend, typer.Option(help="The framework that the arrays are of.")] = Backend.TORCH,
+    device: Annotated[Device, typer.Option(help="Where the arrays are put.")] = Device.CPU,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show what pytest says, too.")] = False,
+    pytest_args: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="-- PYTEST ARGUMENTS", help="After --: passed on to pytest."),
+    ] = None,
+) -> None:
+    """Test your code: the day that you name, the week, or every day begun and the one after."""
+    course = Course.find()
+    manifest = load_manifest(course)
+    lessons = select(course, manifest, week, day, impl, backend)
+    arguments = ["--impl", impl, "--backend", backend, "--device", device]
+    arguments += ["--verbose"] if verbose else []
+    arguments += [*(pytest_args or []), *(_test_file(course, lesson) for lesson in lessons)]
+    quiet = not verbose and not any(
+        argument.startswith(TALKATIVE + TALKATIVE_TOO) for argument in pytest_args or []
+    )
+    outcome = run_pytest(course, arguments, quiet)
+    report = outcome.report
+    if outcome.code == NOTHING_COLLECTED:
+        raise CourseError(_nothing_matches(pytest_args or [], lessons))
+    if outcome.code == USAGE_ERROR or report is None:
+        raise refusal(outcome) if quiet else typer.Exit(outcome.code if outcome.code == INTERRUPTED else 2)
+    if impl is Impl.LEARNER:
+        record(course, manifest, report, BACKENDS[backend])
+    if report.results or report.errors:
+        report.interrupted |= outcome.code == INTERRUPTED
+        options = _repeated(impl, backend, device)
+        Board(course, manifest, lessons, report, options, Console(highlight=False)).show()
+    raise typer.Exit(_exit_code(outcome.code, report))
+
+
+def run_suite(
+    pytest_args: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="-- PYTEST ARGUMENTS", help="After --: passed on to pytest."),
+    ] = None,
+) -> None:
+    """Run the whole test suite on the reference."""
+    course = Course.find()
+    arguments = ["--impl", "solution", "-q", *(pytest_args or [])]
+    raise typer.Exit(run_child(course, arguments, None))
+
+
+def select(
+    course: Course,
+    manifest: Manifest,
+    week: int | None,
+    day: int | None,
+    impl: Impl = Impl.LEARNER,
+    backend: str = "torch",
+) -> tuple[Lesson, ...]:
+    """The days to test.
+
+    Raises:
+        CourseError: there is no such week or day, or the backend's track does not cover it.
+    """
+    if day is not None and week is None:
+        raise CourseError(f"--day {day} of which week? Name it: pdm run test --week 1 --day {day}")
+    package = BACKENDS[backend]
+    if week is None:
+        track = Manifest(tuple(lesson for lesson in manifest.lessons if covers(course, package, lesson)))
+        chosen = track.lessons if impl is Impl.SOLUTION else begun_and_next(course, package, track)
+    else:
+        asked = _lessons_of(manifest, week, day)
+        chosen = tuple(lesson for lesson in asked if covers(course, package, lesson))
+    if not chosen:
+        raise CourseError(
+            track_refusal(course, package, manifest) if manifest.lessons else "the course has no day yet"
+        )
+    return chosen
+
+
+def record(course: Course, manifest: Manifest, report: Report, package: str) -> None:
+    """Keep the results of the tasks all of whose tests ran."""
+    whole = [task for task in report.tasks.values() if task.complete and task.state != SKIPPED]
+    if not whole:
+        return
+    state = State.load(course)
+    for result in whole:
+        state.record(package, result.name, result.state, earned(manifest.task(result.name), result))
+    state.save()
+
+
+def _lessons_of(manifest: Manifest, week: int, day: int | None) -> tuple[Lesson, ...]:
+    weeks = sorted({lesson.week for lesson in manifest.lessons})
+    if week not in weeks:
+        there = "; ".join(f"Week {number} ({_days_of(manifest, number)})" for number in weeks) or "none yet"
+        raise CourseError(f"there is no Week {week}; there are: {there}")
+    if day is not None:
+        return (manifest.lesson(f"{week}.{day}"),)
+    return tuple(lesson for lesson in manifest.lessons if lesson.week == week)
+
+
+def _days_of(manifest: Manifest, week: int) -> str:
+    days = [str(lesson.day) for lesson in manifest.lessons if lesson.week == week]
+    return f"{'Day' if len(days) == 1 else 'Days'} {', '.join(days)}"
+
+
+def _test_file(course: Course, lesson: Lesson) -> str:
+    path = course.tests / f"week_{lesson.week}" / f"test_day_{lesson.day}.py"
+    shown = path.relative_to(course.root).as_posix()
+    if not path.is_file():
+        raise CourseError(
+            f"Day {lesson.name} has no tests: {shown} is not there; `git restore {shown}` brings it back"
+        )
+    return shown
+
+
+def _nothing_matches(arguments: list[str], lessons: tuple[Lesson, ...]) -> str:
+    asked = " ".join(arguments) or "this"
+    if len(lessons) > 1:
+        days = ", ".join(
+            f"{lesson.name} ({', '.join(task.id for task in lesson.tasks)})" for lesson in lessons
+        )
+        return f"{asked} matches no test; there are Days {days}"
+    tasks = "; ".join(f"{task.id} {task.title}" for task in lessons[0].tasks)
+    return f"{asked} matches no test of Day {lessons[0].name}; there are: {tasks}"
+
+
+def _repeated(impl: Impl, backend: str, device: str) -> str:
+    """The options of this run that the next command needs too."""
+    options = {"--impl": (impl, "learner"), "--backend": (backend, "torch"), "--device": (device, "cpu")}
+    return " ".join(f"{name} {value}" for name, (value, usual) in options.items() if value != usual)
+
+
+def _exit_code(code: int, report: Report) -> int:
+    if code == INTERRUPTED or report.interrupted:
+        return INTERRUPTED
+    return 0 if code == 0 else TESTS_FAILED

@@ -1,0 +1,124 @@
+"""How far the learner is: the state of every task, from the recorded results and from the source itself."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+
+from coursekit.errors import CourseError
+from coursekit.manifest import FunctionRef, Lesson, Manifest, Task
+from coursekit.outline import fingerprint, functions, parse, read_source, stub_message
+from coursekit.paths import Course
+from coursekit.state import State
+
+
+class Standing(Enum):
+    """Where a task stands. Begun is all that is written, at least in part, and has not passed yet."""
+
+    NOT_STARTED = "not started"
+    BEGUN = "begun"
+    PASSED = "passed"
+    BORROWED = "borrowed"
+    SKIPPED = "can't run here"
+
+    @property
+    def is_done(self) -> bool:
+        return self in (Standing.PASSED, Standing.BORROWED, Standing.SKIPPED)
+
+
+class _File:
+    """One of the learner's files: its functions, or what stops Python from reading it."""
+
+    def __init__(self, course: Course, package: str, file: str) -> None:
+        self._path = course.starter(package) / file
+        self._name = self._path.relative_to(course.root).as_posix()
+        self.problem = ""
+
+    @cached_property
+    def functions(self) -> dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef]] | None:
+        """None where the file is there and can't be read."""
+        if not self._path.is_file():
+            return {}
+        try:
+            return functions(parse(read_source(self._path, self._name), self._name))
+        except CourseError as error:
+            self.problem = str(error)
+            return None
+
+
+@dataclass(frozen=True)
+class DayStanding:
+    """A day's tasks with their standing: those that the package has."""
+
+    lesson: Lesson
+    tasks: dict[Task, Standing]
+    earned: int
+
+    @property
+    def points(self) -> int:
+        return sum(task.points for task in self.tasks)
+
+
+class Survey:
+    """The standing of the whole course in one package; `problems` says which files can't be read."""
+
+    def __init__(self, course: Course, manifest: Manifest, state: State, package: str) -> None:
+        self.package = package
+        self._course, self._state = course, state
+        self._files: dict[str, _File] = {}
+        self.days = [self._day(lesson) for lesson in manifest.lessons]
+
+    @property
+    def problems(self) -> list[str]:
+        return [file.problem for file in self._files.values() if file.problem]
+
+    @property
+    def points(self) -> int:
+        return sum(day.points for day in self.days)
+
+    @property
+    def earned(self) -> int:
+        return sum(day.earned for day in self.days)
+
+    def next_task(self) -> tuple[Lesson, Task] | None:
+        """The first task that is not done, with its day."""
+        for day in self.days:
+            for task, standing in day.tasks.items():
+                if not standing.is_done:
+                    return day.lesson, task
+        return None
+
+    def _day(self, lesson: Lesson) -> DayStanding:
+        tasks = {task: self._standing(task) for task in lesson.tasks if self._refs(task)}
+        earned = sum(task.points for task, standing in tasks.items() if standing is Standing.PASSED)
+        return DayStanding(lesson, tasks, earned)
+
+    def _refs(self, task: Task) -> list[FunctionRef]:
+        """The task's functions that the package has; the MLX package has only some files."""
+        return [ref for ref in task.implements if (self._course.solution(self.package) / ref.file).is_file()]
+
+    def _standing(self, task: Task) -> Standing:
+        marks = [self._mark(ref) for ref in self._refs(task)]
+        if all(mark is None for mark in marks):
+            return Standing.NOT_STARTED
+        if None in marks or "" in marks:
+            return Standing.BEGUN
+        if any(
+            mark and self._state.is_borrowed(self.package, ref, mark)
+            for ref, mark in zip(self._refs(task), marks, strict=True)
+        ):
+            return Standing.BORROWED
+        result = self._state.result(self.package, task.name)
+        by_state = {"passed": Standing.PASSED, "skipped": Standing.SKIPPED}
+        return by_state.get(result.state, Standing.BEGUN) if result else Standing.BEGUN
+
+    def _mark(self, ref: FunctionRef) -> str | None:
+        """The function's fingerprint; None for a stub or a missing function, "" where its file can't be read."""
+        found = self._files.setdefault(ref.file, _File(self._course, self.package, ref.file)).functions
+        if found is None:
+            return ""
+        if ref.qualname not in found or stub_message(found[ref.qualname][-1]) is not None:
+            return None
+        return fingerprint(found[ref.qualname][-1])

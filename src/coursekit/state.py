@@ -1,0 +1,174 @@
+"""The learner's own records in `.course/`: results, hints shown, borrowed functions, copies of files."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from coursekit.errors import CourseError
+from coursekit.files import write_files
+from coursekit.lesson import FunctionRef
+from coursekit.outline import fingerprint, functions, parse
+from coursekit.paths import Course
+
+SCHEMA = 1
+STATES = ("not started", "crashed", "wrong", "passed", "skipped")
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a task's last run ended: one of `STATES`, the points earned, when (ISO 8601, UTC)."""
+
+    state: str
+    points: int
+    when: str
+
+    def __post_init__(self) -> None:
+        if self.state not in STATES or type(self.points) is not int or type(self.when) is not str:
+            raise ValueError(f"no result of a task: {self}")
+
+
+@dataclass
+class State:
+    """What `.course/progress.json` holds.
+
+    results: by package ("tiny_llm"), then by task ("1.3.2").
+    hints: how many of a task's hints were shown, by task.
+    borrowed: by package, then by function ("attention.py::softmax"): the fingerprint of the borrowed code.
+    """
+
+    path: Path
+    results: dict[str, dict[str, Result]] = field(default_factory=dict)
+    hints: dict[str, int] = field(default_factory=dict)
+    borrowed: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, course: Course) -> State:
+        """Read the records; none yet is an empty state, and a damaged file is moved aside with a word.
+
+        Raises:
+            CourseError: a newer version of the course wrote the file, or it can't be read.
+        """
+        path = course.state / "progress.json"
+        try:
+            return cls._read(path)
+        except FileNotFoundError:
+            return cls(path)
+        except OSError as error:
+            raise CourseError(f"can't read {path}: {error.strerror}") from error
+        except (ValueError, KeyError, TypeError, AttributeError):
+            _move_aside(path)
+            return cls(path)
+
+    @classmethod
+    def _read(cls, path: Path) -> State:
+        table = json.loads(path.read_bytes())
+        if type(table["schema"]) is int and table["schema"] > SCHEMA:
+            raise CourseError(f"{path} was written by a newer version of the course: update the course")
+        results = {
+            package: {task: Result(**result) for task, result in tasks.items()}
+            for package, tasks in table["results"].items()
+        }
+        hints = {str(task): int(count) for task, count in table["hints"].items()}
+        borrowed = {
+            package: {ref: str(mark) for ref, mark in refs.items()}
+            for package, refs in table["borrowed"].items()
+        }
+        return cls(path, results, hints, borrowed)
+
+    def save(self) -> None:
+        """Write the records, whole or not at all."""
+        table: dict[str, Any] = {
+            "schema": SCHEMA,
+            "results": {
+                p: {t: asdict(r) for t, r in sorted(tasks.items())} for p, tasks in self.results.items()
+            },
+            "hints": self.hints,
+            "borrowed": self.borrowed,
+        }
+        write_files({self.path: (json.dumps(table, indent=2) + "\n").encode()})
+
+    def record(self, package: str, task: str, state: str, points: int) -> None:
+        """Note how a task's run ended just now; `save()` writes it.
+
+        Raises:
+            ValueError: the state is none of `STATES`.
+        """
+        when = datetime.now(UTC).isoformat(timespec="seconds")
+        self.results.setdefault(package, {})[task] = Result(state, points, when)
+
+    def result(self, package: str, task: str) -> Result | None:
+        return self.results.get(package, {}).get(task)
+
+    def latest_package(self) -> str:
+        """The package that was tested last; "tiny_llm" where none was."""
+        latest = {
+            package: max((r.when for r in tasks.values()), default="")
+            for package, tasks in self.results.items()
+        }
+        return max(latest, key=lambda package: latest[package], default="tiny_llm")
+
+    def borrow(self, package: str, ref: FunctionRef, source: str) -> None:
+        """Remember that a function's code came from the reference; `source` is the file that has it."""
+        mark = fingerprint(functions(parse(source, ref.file))[ref.qualname][-1])
+        self.borrowed.setdefault(package, {})[str(ref)] = mark
+
+    def is_borrowed(self, package: str, ref: FunctionRef, mark: str) -> bool:
+        """Whether a function is still what was borrowed; rewritten, its fingerprint differs."""
+        return self.borrowed.get(package, {}).get(str(ref)) == mark
+
+    def forget(self, package: str, task: str, refs: Iterable[FunctionRef]) -> None:
+        """Drop a task's result and what was borrowed for it."""
+        self.results.get(package, {}).pop(task, None)
+        for ref in refs:
+            self.borrowed.get(package, {}).pop(str(ref), None)
+
+
+def save_copies(course: Course, paths: Iterable[Path]) -> Path | None:
+    """Copy files into a new folder under `.course/backups`, at the paths they have in the course.
+
+    Returns:
+        The folder, named by the time; None where none of the files exists.
+    """
+    contents = {path.relative_to(course.root): path.read_bytes() for path in paths if path.is_file()}
+    if not contents:
+        return None
+    folder = _new_folder(course.state / "backups", datetime.now().strftime("%Y%m%d-%H%M%S"))
+    write_files({folder / path: content for path, content in contents.items()})
+    return folder
+
+
+def _new_folder(parent: Path, name: str) -> Path:
+    """Make a folder of its own, even when several are made in one second."""
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        number = 1
+        while True:
+            folder = parent / (name if number == 1 else f"{name}-{number}")
+            try:
+                folder.mkdir()
+                return folder
+            except FileExistsError:
+                number += 1
+    except OSError as error:
+        raise CourseError(f"can't make a folder for copies in {parent}: {error.strerror}") from error
+
+
+def _move_aside(path: Path) -> None:
+    aside = path.with_name(path.name + ".damaged")
+    number = 2
+    while aside.exists():
+        aside = path.with_name(f"{path.name}.damaged-{number}")
+        number += 1
+    os.replace(path, aside)
+    Console(stderr=True, highlight=False, soft_wrap=True).print(
+        f"[yellow]note:[/yellow] the records in {path.name} were damaged. They are now in {aside.name}, and new ones "
+        "begin; your code is untouched.",
+    )

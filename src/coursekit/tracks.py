@@ -1,0 +1,56 @@
+"""The two tracks of the course, and which days the MLX one covers: those whose every function it has."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from coursekit.manifest import Lesson, Manifest
+from coursekit.outline import functions, parse, read_source
+from coursekit.paths import Course
+
+BACKENDS = {
+    "torch": "tiny_llm",
+    "mlx": "tiny_llm_mlx",
+}  # the framework of the arrays -> the package that uses it
+DEVICES = ("cpu", "cuda", "mps")
+
+
+def covers(course: Course, package: str, lesson: Lesson) -> bool:
+    """Whether ``package`` has a reference of every function that the day asks for."""
+    if package == BACKENDS["torch"]:
+        return True
+    return all(ref.qualname in _defined(course.solution(package) / ref.file) for ref in lesson.functions)
+
+
+def covered(course: Course, package: str, manifest: Manifest) -> tuple[Lesson, ...]:
+    """The days of ``manifest`` that ``package`` covers, in order."""
+    return tuple(lesson for lesson in manifest.lessons if covers(course, package, lesson))
+
+
+def track_refusal(course: Course, package: str, manifest: Manifest) -> str:
+    """What to tell someone who asks for a day that the track does not cover."""
+    days = covered(course, package, manifest)
+    if not days:
+        return "the MLX track covers no day of this course yet: leave --backend mlx out"
+    return f"the MLX track covers days {name_days(days, manifest)}: leave --backend mlx out for the others"
+
+
+def name_days(days: tuple[Lesson, ...], manifest: Manifest) -> str:
+    """Days that follow one another joined: "1.1–1.4, 2.4"."""
+    runs: list[list[Lesson]] = []
+    for lesson in manifest.lessons:
+        if lesson not in days:
+            runs.append([])
+        elif runs:
+            runs[-1].append(lesson)
+        else:
+            runs.append([lesson])
+    return ", ".join(run[0].name if len(run) == 1 else f"{run[0].name}–{run[-1].name}" for run in runs if run)
+
+
+@cache
+def _defined(path: Path) -> frozenset[str]:
+    if not path.is_file():
+        return frozenset()
+    return frozenset(functions(parse(read_source(path, path.name), path.name)))

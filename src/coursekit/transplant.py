@@ -1,0 +1,122 @@
+"""Puts functions of the starter or of the reference into the learner's files; what reset and catch-up share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+
+from coursekit.manifest import FunctionRef, Manifest
+from coursekit.outline import functions, parse, read_source, stubbed, used_names
+from coursekit.paths import Course
+from coursekit.repair import add_function, add_names
+from coursekit.source import replace_function
+from coursekit.starter import generate
+
+
+@dataclass
+class Transplant:
+    """Changes to the learner's files, worked out and not yet written.
+
+    contents: the new content of every file that changes.
+    added: what the learner's files lacked and the new functions need, as "src/tiny_llm/attention.py: math".
+    """
+
+    contents: dict[Path, bytes] = field(default_factory=dict)
+    added: list[str] = field(default_factory=list)
+
+
+class Learner:
+    """The learner's copy of one package, beside the starter and the reference."""
+
+    def __init__(self, course: Course, package: str, manifest: Manifest) -> None:
+        self.package = package
+        self._course = course
+        self._manifest = manifest
+        self._starter: dict[str, str] = {}
+        self._stubs: dict[str, dict[str, str]] = {}
+
+    def has(self, ref: FunctionRef) -> bool:
+        """Whether the function is part of this package; the MLX package has only some."""
+        path = self._course.solution(self.package) / ref.file
+        return path.is_file() and ref.qualname in functions(
+            parse(read_source(path, self._name(path)), self._name(path))
+        )
+
+    def is_stub(self, ref: FunctionRef) -> bool:
+        """Whether the function is a stub still.
+
+        Raises:
+            CourseError: the learner's file is not Python.
+        """
+        if ref.file not in self._stubs:
+            self._stubs[ref.file] = stubbed(self.text(ref.file), self._name(self.path(ref.file)))
+        return ref.qualname in self._stubs[ref.file]
+
+    def is_missing(self, ref: FunctionRef) -> bool:
+        """Whether the learner's file lacks the function: deleted, renamed, or the whole file gone."""
+        name = self._name(self.path(ref.file))
+        return not self.path(ref.file).is_file() or ref.qualname not in functions(
+            parse(self.text(ref.file), name)
+        )
+
+    def path(self, file: str) -> Path:
+        return self._course.starter(self.package) / file
+
+    def text(self, file: str) -> str:
+        """The learner's file; the starter's where there is none."""
+        path = self.path(file)
+        return read_source(path, self._name(path)) if path.is_file() else self.starter_text(file)
+
+    def starter_text(self, file: str) -> str:
+        if not self._starter:
+            contents = generate(self._course, self.package, self._manifest)
+            self._starter = {
+                name: text.decode("utf-8") for name, text in contents.items() if name.endswith(".py")
+            }
+        return self._starter[file]
+
+    def reference_text(self, file: str) -> str:
+        path = self._course.solution(self.package) / file
+        return read_source(path, self._name(path))
+
+    def put_stubs(self, refs: Iterable[FunctionRef]) -> Transplant:
+        """Work out the files with these functions as the starter has them.
+
+        Raises:
+            CourseError: a file is not Python, or a name means something else there.
+        """
+        return self._transplant(refs, self.starter_text)
+
+    def put_reference(self, refs: Iterable[FunctionRef]) -> Transplant:
+        """Work out the files with these functions as the reference has them.
+
+        Raises:
+            CourseError: a file is not Python, or a name means something else there.
+        """
+        return self._transplant(refs, self.reference_text)
+
+    def _transplant(self, refs: Iterable[FunctionRef], donor: Callable[[str], str]) -> Transplant:
+        result = Transplant()
+        for file, group in groupby(sorted(refs), key=lambda ref: ref.file):
+            name, starter = self._name(self.path(file)), self.starter_text(file)
+            text = self.text(file)
+            for ref in group:
+                text, added = _put(text, ref.qualname, starter, donor(file), name)
+                result.added += [f"{name}: {what}" for what in added]
+            parse(text, name)
+            result.contents[self.path(file)] = text.encode("utf-8")
+        return result
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self._course.root).as_posix()
+
+
+def _put(text: str, qualname: str, starter: str, donor: str, name: str) -> tuple[str, list[str]]:
+    """One function of the donor in the learner's text, and what else had to be added for it."""
+    text, added = add_function(text, qualname, starter, name)
+    text = replace_function(text, qualname, donor, name)
+    needed = used_names(functions(parse(donor, name))[qualname][-1])
+    text, names = add_names(text, needed, starter, name)
+    return text, added + names

@@ -1,0 +1,104 @@
+"""Text generation for one request (Days 1.6 and 2.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from tiny_llm.model import Transformer
+from tiny_llm.tokenizer import Tokenizer
+
+Sample = Callable[[Tensor, Sequence[int]], int]
+"""Chooses the next token from its logits [V] and all the token ids so far, prompt included."""
+
+
+def greedy(logits: Tensor, token_ids: Sequence[int] = ()) -> int:
+    """The id of the highest score; of equal scores, the lowest id.
+
+    Args:
+        logits: [V].
+        token_ids: the ids so far. Greedy choice doesn't look at them; other ways of choosing do.
+    """
+    return int(torch.argmax(logits))
+
+
+def generate_recompute(
+    model: Transformer,
+    prompt_ids: Sequence[int],
+    max_tokens: int,
+    end_ids: Collection[int] = (),
+    sample: Sample = greedy,
+) -> Iterator[int]:
+    """Generate token after token, running the model over the whole sequence each time.
+
+    Stops after ``max_tokens`` tokens, after an end token, or when prompt and output together fill the model's
+    ``max_positions``.
+
+    Args:
+        model: logits for the next token come from the last row of its hidden states.
+        prompt_ids: at least one token id, and fewer than the model has positions.
+        max_tokens: how many tokens to produce at most; 0 produces none.
+        end_ids: ids that end the text. The one produced is yielded too.
+        sample: chooses a token from the last row of logits [V] and all the ids so far.
+
+    Yields:
+        Each new token id as soon as it is known.
+
+    Raises:
+        ValueError: the prompt is empty or too long. Raised when the first token is asked for.
+    """
+    ids = list(prompt_ids)
+    limit = model.config.max_positions
+    if not 0 < len(ids) < limit:
+        raise ValueError(f"a prompt needs 1 to {limit - 1} tokens; this one has {len(ids)}")
+    device = model.embedding.weight.device
+    for _ in range(min(max_tokens, limit - len(ids))):
+        hidden = model.hidden(torch.tensor([ids], device=device), slice(0, len(ids)))
+        token = sample(model.logits(hidden[0, -1]), ids)
+        ids.append(token)
+        yield token
+        if token in end_ids:
+            return
+
+
+class StreamDecoder:
+    """Turns token ids into text as they arrive.
+
+    The bytes of one character can be spread over several tokens (an emoji, a Chinese character). Until the last of
+    them has arrived, the tokenizer decodes what there is to the replacement character U+FFFD, which must not be
+    shown.
+
+    Put together, what :meth:`push` and :meth:`flush` return is what ``tokenizer.decode`` makes of all the ids.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        """Start with nothing shown and nothing held back."""
+        self.tokenizer = tokenizer
+        self.shown: list[int] = []  # the ids of the piece of text returned last
+        self.held: list[int] = []  # the ids whose text is not returned yet
+
+    def push(self, token_id: int) -> str:
+        """Take in one id and return the text that is complete with it; "" while a character is unfinished."""
+        self.held.append(token_id)
+        text = self._new_text()
+        if not text or text.endswith("\N{REPLACEMENT CHARACTER}"):
+            return ""
+        self.shown, self.held = self.held, []
+        return text
+
+    def flush(self) -> str:
+        """End the text: return what is still held back, replacement characters and all, and start afresh."""
+        text = self._new_text()
+        self.shown, self.held = [], []
+        return text
+
+    def _new_text(self) -> str:
+        """What the held ids add to the text, "" when nothing is held.
+
+        They are decoded together with the piece before them: some tokenizers drop the space in front of the first
+        id that they are given. Older ids are not decoded again, so that a long text costs no more per id.
+        """
+        before = self.tokenizer.decode(self.shown)
+        return self.tokenizer.decode(self.shown + self.held)[len(before) :]

@@ -1,0 +1,95 @@
+"""The parts of a transformer block that are not attention (Day 1.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from tiny_llm.attention import linear
+
+Projection = Callable[[Tensor], Tensor]
+"""Anything that maps [..., in] to [..., out]: a Linear today, one with packed or quantised weights later."""
+
+
+class Linear:
+    """A weight matrix [out, in] with an optional bias [out]; calling it multiplies."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
+        self.weight = weight
+        self.bias = bias
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """[..., in] → [..., out]."""
+        return linear(x, self.weight, self.bias)
+
+
+class RMSNorm:
+    """Scale each vector to a root mean square of 1, then by a learned weight.
+
+    Source: Zhang and Sennrich 2019, "Root Mean Square Layer Normalization".
+    """
+
+    def __init__(self, weight: Tensor, eps: float = 1e-6) -> None:
+        """Hold the weight [E] and the small number that keeps a vector of zeros from dividing by zero."""
+        self.weight = weight
+        self.eps = eps
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """x · weight / √(mean(x²) + eps), over the last axis.
+
+        Args:
+            x: [..., E].
+
+        Returns:
+            [..., E], in the dtype of ``x``. The squares are summed in float32 even when ``x`` is smaller.
+        """
+        wide = x.float()
+        mean_square = wide.square().mean(dim=-1, keepdim=True)
+        return (wide * torch.rsqrt(mean_square + self.eps) * self.weight).to(x.dtype)
+
+
+def silu(x: Tensor) -> Tensor:
+    """x · sigmoid(x), element by element; any shape, same dtype. Source: Elfwing et al. 2017."""
+    return x * torch.sigmoid(x)
+
+
+class MLP:
+    """The feed-forward part of a block, SwiGLU: down(silu(gate(x)) · up(x)).
+
+    The gate and up projections lie in one matrix, so that ``x`` is read once for both.
+
+    Source: Shazeer 2020, "GLU Variants Improve Transformer".
+    """
+
+    def __init__(self, gate_up: Projection, down: Projection) -> None:
+        """Hold the projections.
+
+        Args:
+            gate_up: [..., E] → [..., 2·F]; the first F outputs are the gate's, the last F are up's.
+            down: [..., F] → [..., E].
+        """
+        self.gate_up = gate_up
+        self.down = down
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """[..., E] → [..., E]."""
+        gate, up = self.gate_up(x).chunk(2, dim=-1)
+        return self.down(silu(gate) * up)
+
+
+class Embedding:
+    """A table with one vector for each token of the vocabulary."""
+
+    def __init__(self, weight: Tensor) -> None:
+        """Hold the table [V, E]."""
+        self.weight = weight
+
+    def __call__(self, token_ids: Tensor) -> Tensor:
+        """Look up: integer ids of any shape [...] → vectors [..., E]."""
+        return self.weight[token_ids]
+
+    def as_linear(self, x: Tensor) -> Tensor:
+        """Use the same table as the output head: [..., E] → one score for each token [..., V]."""
+        return linear(x, self.weight)

@@ -1,0 +1,162 @@
+"""Reading one named tensor from a file: GGUF (dequantised) or safetensors."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from tiny_llm.config import ModelConfig
+from tiny_llm.loading.errors import WeightsError
+from tiny_llm.loading.gguf_config import config_from_gguf
+from tiny_llm.loading.gguf_file import GGUFFile, read_gguf
+from tiny_llm.loading.hf_config import config_from_folder, read_json
+from tiny_llm.loading.layout import GGUF_NAMES, HF_NAMES, Part
+
+
+class TensorSource(Protocol):
+    """A model in a file format: its config, and its tensors one at a time."""
+
+    path: Path
+    config: ModelConfig
+    names: dict[str, str]  # what this format calls each role
+
+    def tensor_names(self) -> set[str]:
+        """The names of every tensor in the files."""
+
+    def read(self, part: Part) -> Tensor:
+        """The tensor on the CPU, in any floating-point dtype, in its canonical row order.
+
+        Raises:
+            WeightsError: it is missing, or can't be read.
+        """
+
+
+class GGUFSource:
+    """A GGUF file."""
+
+    names = GGUF_NAMES
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.file: GGUFFile = read_gguf(path)
+        self.config = config_from_gguf(self.file)
+        self._bytes = np.memmap(path, mode="r", dtype=np.uint8)
+
+    def tensor_names(self) -> set[str]:
+        return set(self.file.tensors)
+
+    def read(self, part: Part) -> Tensor:
+        """float32 [part.shape]; query and key rows of a Llama file are put back in their original order."""
+        values = torch.from_numpy(self._dequantise(part.name(self.names)))
+        if self.config.architecture == "llama" and part.role in ("query", "key"):
+            return _unpermute(values, self.config.head_dim)
+        return values
+
+    def _dequantise(self, name: str) -> np.ndarray:
+        # Imported here, because a third of a second is much for programs that find their weights in the cache.
+        from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
+        from gguf.quants import dequantize
+
+        if name not in self.file.tensors:
+            raise missing_tensor(self.path, name)
+        entry = self.file.tensors[name]
+        try:
+            kind = GGMLQuantizationType(entry.type_id)
+        except ValueError:
+            raise WeightsError(
+                f"{self.path}: {name} has storage type {entry.type_id}, which is unknown"
+            ) from None
+        block, block_bytes = GGML_QUANT_SIZES[kind]
+        *rows, width = entry.shape
+        row_bytes = width // block * block_bytes
+        end = entry.offset + math.prod(rows) * row_bytes
+        if width % block or end > self.file.size:
+            raise WeightsError(f"{self.path} is damaged or only half a file ({name}): download it again")
+        stored = self._bytes[entry.offset : end].reshape(*rows, row_bytes)
+        try:
+            return np.array(dequantize(stored, kind), dtype=np.float32)
+        except NotImplementedError:
+            raise WeightsError(
+                f"{self.path}: {name} is stored as {kind.name}, which the gguf package can't read yet; "
+                "choose another quantisation"
+            ) from None
+
+
+class SafetensorsSource:
+    """A Hugging Face folder: config.json, and one model.safetensors or several with an index."""
+
+    names = HF_NAMES
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder
+        self.config = config_from_folder(folder)
+        self._files: dict[str, Any] = {}  # tensor name -> the open file that holds it
+        for shard in _shards(folder):
+            opened = _open(shard)
+            self._files.update(dict.fromkeys(opened.keys(), opened))
+
+    def tensor_names(self) -> set[str]:
+        return set(self._files)
+
+    def read(self, part: Part) -> Tensor:
+        name = part.name(self.names)
+        if name not in self._files:
+            raise missing_tensor(self.path, name)
+        return self._files[name].get_tensor(name)
+
+
+def open_source(path: Path) -> TensorSource:
+    """The source at a path that `locate` found: a folder is Hugging Face's, a file is GGUF."""
+    return SafetensorsSource(path) if path.is_dir() else GGUFSource(path)
+
+
+def missing_tensor(path: Path, name: str) -> WeightsError:
+    """The error for a tensor that isn't there."""
+    return WeightsError(
+        f"{path} has no tensor {name!r}: it is incomplete or another kind of model; download it again"
+    )
+
+
+def _unpermute(rows: Tensor, head_dim: int) -> Tensor:
+    """Undo what Llama's GGUF conversion does to query and key rows [heads · D, …].
+
+    In the original, row i of a head turns together with row i + D/2. llama.cpp turns neighbours instead, so its
+    converter interleaves the two halves of each head; splitting the pairs again puts the halves back.
+    """
+    heads = rows.shape[0] // head_dim
+    pairs = rows.reshape(heads, head_dim // 2, 2, *rows.shape[1:])
+    return pairs.transpose(1, 2).reshape(rows.shape)
+
+
+def _shards(folder: Path) -> list[Path]:
+    """The folder's weight files: those that the index names, or the only one."""
+    index = folder / "model.safetensors.index.json"
+    if not index.exists():
+        found = sorted(folder.glob("*.safetensors"))
+        if len(found) == 1:
+            return found
+        what = "no .safetensors file" if not found else "several .safetensors files but no index"
+        raise WeightsError(f"{folder} has {what}: download the model again")
+    weight_map = read_json(index).get("weight_map")
+    if not isinstance(weight_map, dict):
+        raise WeightsError(f"{index} has no weight_map: download it again")
+    shards = [folder / name for name in sorted(set(weight_map.values()))]
+    for shard in shards:
+        if not shard.exists():
+            raise WeightsError(
+                f"{folder} lacks {shard.name}, which its index names: download the model again"
+            )
+    return shards
+
+
+def _open(path: Path) -> Any:
+    try:
+        return safe_open(path, framework="pt")
+    except (SafetensorError, OSError) as error:
+        raise WeightsError(f"{path} is damaged or only half a file: download it again") from error

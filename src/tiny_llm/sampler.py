@@ -1,0 +1,193 @@
+"""Choosing the next token (Day 1.7).
+
+The order is fixed: repetition penalty, temperature, top-k, top-p, min-p, draw. Each filter sees what the one
+before it left over.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tiny_llm.generate import greedy
+
+
+@dataclass(frozen=True)
+class SamplingParams:
+    """How one request wants its tokens chosen. The defaults switch everything off: greedy choice.
+
+    Raises:
+        ValueError: a value is out of range or of another type; the message names it, its value and what is wanted.
+    """
+
+    temperature: float = 0.0  # 0 is greedy; below 1 sharper, above 1 flatter
+    top_k: int = 0  # keep the k best; 0 keeps all
+    top_p: float = 1.0  # keep the fewest that reach this probability together; 1 keeps all
+    min_p: float = 0.0  # drop what is less likely than this share of the best; 0 keeps all
+    repetition_penalty: float = 1.0  # above 1 makes tokens that have occurred less likely
+    seed: int | None = None  # the same seed draws the same tokens; None draws differently each time
+
+    def __post_init__(self) -> None:
+        """Refuse what makes no sense: out of range, NaN, infinity, a bool or a string for a number."""
+        temperature, penalty = self.temperature, self.repetition_penalty
+        self._require("temperature", _is_number(temperature) and 0 <= temperature < math.inf, "a number, 0 or more")
+        self._require("top_k", _is_whole(self.top_k) and self.top_k >= 0, "a whole number, 0 or more")
+        self._require("top_p", _is_number(self.top_p) and 0 < self.top_p <= 1, "above 0 and at most 1")
+        self._require("min_p", _is_number(self.min_p) and 0 <= self.min_p <= 1, "from 0 to 1")
+        self._require("repetition_penalty", _is_number(penalty) and 0 < penalty < math.inf, "a number above 0")
+        self._require("seed", self.seed is None or _is_whole(self.seed), "a whole number or None")
+
+    def _require(self, name: str, valid: bool, wanted: str) -> None:
+        """Raise the ValueError for the field ``name`` unless ``valid``."""
+        if not valid:
+            raise ValueError(f"{name} is {getattr(self, name)!r}; it must be {wanted}")
+
+
+def _is_number(value: object) -> bool:
+    """Whether this is an int or a float; a bool, which Python counts as an int, is not."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_whole(value: object) -> bool:
+    """Whether this is an int and not a bool."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def apply_repetition_penalty(logits: Tensor, token_ids: Sequence[int], penalty: float) -> Tensor:
+    """Make every token that has occurred less likely: divide its score by the penalty, or multiply if negative.
+
+    Args:
+        logits: [V]; left as it is.
+        token_ids: prompt and output so far. A token that occurs twice is penalised once.
+        penalty: 1 changes nothing.
+
+    Returns:
+        [V].
+
+    Source: Keskar et al. 2019, "CTRL", section 4.1.
+    """
+    if penalty == 1 or not token_ids:
+        return logits
+    seen = torch.tensor(sorted(set(token_ids)), device=logits.device)
+    scores = logits[seen]
+    logits = logits.clone()
+    logits[seen] = torch.where(scores > 0, scores / penalty, scores * penalty)
+    return logits
+
+
+def apply_temperature(logits: Tensor, temperature: float) -> Tensor:
+    """Divide the scores, counted from the highest, by a temperature above 0: [V] → [V].
+
+    Subtracting the highest score changes no probability. Without it, a very low temperature overflows to infinity.
+    """
+    return (logits - logits.max()) / temperature
+
+
+def keep_top_k(logits: Tensor, k: int) -> Tensor:
+    """Set all but the k highest scores to −inf; of equal scores the lower ids stay.
+
+    Args:
+        logits: [V].
+        k: 0, or V and more, keeps all.
+    """
+    if not 0 < k < len(logits):
+        return logits
+    best = torch.argsort(logits, descending=True, stable=True)[:k]
+    return _keep(logits, best)
+
+
+def keep_top_p(logits: Tensor, p: float) -> Tensor:
+    """Keep the fewest tokens that together reach probability p, the most likely first; the others get −inf.
+
+    Of equally likely tokens the lower ids stay. At least one token stays.
+
+    Args:
+        logits: [V].
+        p: 1 keeps all.
+
+    Source: Holtzman et al. 2019, "The Curious Case of Neural Text Degeneration".
+    """
+    if p == 1:
+        return logits
+    order = torch.argsort(logits, descending=True, stable=True)
+    probabilities = torch.softmax(logits[order].double(), dim=0)
+    before = probabilities.cumsum(dim=0) - probabilities
+    return _keep(logits, order[before < p])
+
+
+def keep_min_p(logits: Tensor, min_p: float) -> Tensor:
+    """Set to −inf the score of each token that is less likely than ``min_p`` times the most likely one.
+
+    Args:
+        logits: [V].
+        min_p: 0 keeps all; 1 keeps only the most likely.
+
+    Source: Nguyen et al. 2024, "Turning Up the Heat: Min-p Sampling".
+    """
+    if min_p == 0:
+        return logits
+    # A ratio of probabilities is a difference of logits, so that no softmax is needed.
+    return torch.where(logits < logits.max() + math.log(min_p), -math.inf, logits)
+
+
+def _keep(logits: Tensor, ids: Tensor) -> Tensor:
+    """A copy of ``logits`` [V] with −inf everywhere but at ``ids`` [how many stay]."""
+    kept = torch.full_like(logits, -math.inf)
+    kept[ids] = logits[ids]
+    return kept
+
+
+def draw(logits: Tensor, uniform: float) -> int:
+    """Choose a token with the probabilities softmax(logits), by inverting their cumulative sum.
+
+    The token is the first, in order of ids, at which the sum of the probabilities exceeds ``uniform``. A token
+    whose score is −inf is never chosen.
+
+    Args:
+        logits: [V].
+        uniform: a random number, 0 ≤ uniform < 1.
+    """
+    cumulative = torch.softmax(logits.double(), dim=0).cumsum(dim=0)
+    # Rounding leaves the sum near 1, not at it; compare with the sum itself, and from strictly below.
+    total = float(cumulative[-1])
+    target = min(uniform * total, math.nextafter(total, 0))
+    return int(torch.searchsorted(cumulative, target, right=True))
+
+
+class Sampler:
+    """Chooses the tokens of one request.
+
+    It has a random generator of its own and takes one number from it per token, so that a request with a seed
+    gets the same draws whatever else runs beside it.
+    """
+
+    def __init__(self, params: SamplingParams) -> None:
+        """Seed the generator."""
+        self.params = params
+        self.random = random.Random(params.seed)
+
+    def __call__(self, logits: Tensor, token_ids: Sequence[int] = ()) -> int:
+        """Choose the next token: penalty, temperature, top-k, top-p, min-p, draw.
+
+        At temperature 0 it is the highest score after the penalty, with the lowest id on ties, and no random
+        number is taken.
+
+        Args:
+            logits: [V], any float dtype, any device.
+            token_ids: prompt and output so far.
+        """
+        params = self.params
+        # In float64 even the smallest temperature is not 0. Not every device has it, and one row is cheap to move.
+        logits = apply_repetition_penalty(logits.cpu().double(), token_ids, params.repetition_penalty)
+        if params.temperature == 0:
+            return greedy(logits)
+        logits = apply_temperature(logits, params.temperature)
+        logits = keep_top_k(logits, params.top_k)
+        logits = keep_top_p(logits, params.top_p)
+        logits = keep_min_p(logits, params.min_p)
+        return draw(logits, self.random.random())

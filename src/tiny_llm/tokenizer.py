@@ -1,0 +1,146 @@
+"""Tokenizer: text to token ids and back, and conversations in the model's own form (given code).
+
+    tokenizer = load_tokenizer("smollm2-135m")
+    tokenizer.decode(tokenizer.encode("Once upon a time"))                    # the same text
+    tokenizer.encode_chat([{"role": "user", "content": "Name three fruits."}])
+
+A model's vocabulary holds *control tokens* beside the ordinary ones: `<|im_end|>` ends a turn, `<|im_start|>` starts
+one. Who may write them? `encode` takes them from its text, so that a raw prompt can spell out a whole conversation.
+`encode_chat` takes them from the chat template only: a message that contains the letters `<|im_end|>` is a message
+about those letters, and can't end its own turn to speak in somebody else's name.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+
+from tiny_llm.loading.chat_template import render
+from tiny_llm.loading.errors import WeightsError
+from tiny_llm.loading.gguf_tokenizer import gguf_tokenizer
+from tiny_llm.loading.hf_tokenizer import hf_tokenizer
+from tiny_llm.loading.locate import DEFAULT_MODEL, locate
+from tiny_llm.loading.tokenizer_parts import TokenizerParts
+
+__all__ = ["Message", "Tokenizer", "load_tokenizer"]
+
+Message = Mapping[str, Any]
+"""One turn of a conversation: "role" ("system", "user" or "assistant") and "content"."""
+
+_END_TOKENS = ("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|endoftext|>")
+"""Control tokens that end a turn or a text in the supported families, also where a file declares only one of them."""
+
+
+class Tokenizer:
+    """Text to ids and back, for one model."""
+
+    def __init__(self, parts: TokenizerParts) -> None:
+        """Use `load_tokenizer` to make one."""
+        self._backend = parts.backend
+        self._template = parts.template
+        self._variables = parts.template_variables
+        self._control = {
+            token.content: i for i, token in parts.backend.get_added_tokens_decoder().items() if token.special
+        }
+        self.bos_id = parts.bos_id
+        """The token that starts a text, or None."""
+        known_ends = [self._control[token] for token in _END_TOKENS if token in self._control]
+        self.end_ids = tuple(dict.fromkeys([*parts.declared_end_ids, *known_ends]))
+        """Generation ends when one of these comes up; the first is the one that the model declares."""
+
+    @property
+    def vocab_size(self) -> int:
+        """How many tokens there are. A model's embedding may have more rows, which stand for nothing."""
+        return self._backend.get_vocab_size()
+
+    def encode(self, text: str, control_tokens: bool = True) -> list[int]:
+        """The ids of a text, after the model's start token where its tokenizer asks for one.
+
+        Args:
+            text: any text.
+            control_tokens: whether `<|im_end|>` and the like stand for the control tokens of that name. Say False
+                for text that you don't trust, and they are letters like any other.
+        """
+        backend = self._backend if control_tokens else self._literal_backend
+        return backend.encode(text).ids
+
+    def decode(self, ids: Iterable[int], skip_control_tokens: bool = True) -> str:
+        """The text of some ids. Bytes that aren't whole characters yet come out as U+FFFD."""
+        return self._backend.decode(list(ids), skip_special_tokens=skip_control_tokens)
+
+    def chat(self, messages: Sequence[Message], **variables: Any) -> str:
+        """The conversation as the model's template writes it, up to where the answer begins.
+
+        Args:
+            messages: the turns so far.
+            variables: what this template can be asked for, such as `enable_thinking=False` for Qwen3.
+
+        Raises:
+            WeightsError: the model has no template, or the template refuses these messages.
+        """
+        if self._template is None:
+            raise WeightsError("this model has no chat template: give it a raw prompt (--raw)")
+        return render(self._template, messages, {**self._variables, **variables})
+
+    def encode_chat(self, messages: Sequence[Message], **variables: Any) -> list[int]:
+        """The ids of the conversation, up to where the answer begins. See `chat`.
+
+        Control tokens that the template writes are control tokens; those that a message spells are letters.
+        """
+        mark = _unused_character(messages)
+        text = self.chat([_break_up(m, self._control_pattern, mark) for m in messages], **variables)
+        if mark not in text:
+            return self._backend.encode(text, add_special_tokens=False).ids
+        ids: list[int] = []
+        for piece in self._control_pattern.split(text):
+            if piece in self._control:
+                ids.append(self._control[piece])
+            else:
+                ids += self._literal_backend.encode(piece.replace(mark, ""), add_special_tokens=False).ids
+        return ids
+
+    @cached_property
+    def _literal_backend(self) -> tokenizers.Tokenizer:
+        """The same tokenizer, except that control tokens in the text are letters."""
+        literal = tokenizers.Tokenizer.from_str(self._backend.to_str())
+        literal.encode_special_tokens = True
+        return literal
+
+    @cached_property
+    def _control_pattern(self) -> re.Pattern[str]:
+        """Matches a control token's spelling, longer ones first; in a group, so that `split` keeps it."""
+        longest_first = sorted(self._control, key=len, reverse=True)
+        return re.compile("(" + ("|".join(map(re.escape, longest_first)) or "(?!)") + ")")
+
+
+def load_tokenizer(source: str | Path = DEFAULT_MODEL) -> Tokenizer:
+    """The tokenizer that belongs to a model; `source` is what `load_weights` takes.
+
+    Raises:
+        WeightsError: no such model, or its tokenizer is missing, broken or of a kind that isn't supported.
+    """
+    path = locate(source)
+    return Tokenizer(hf_tokenizer(path) if path.is_dir() else gguf_tokenizer(path))
+
+
+def _unused_character(messages: Sequence[Message]) -> str:
+    """A character that none of the messages contains, from Unicode's private use area."""
+    text = json.dumps(list(messages), ensure_ascii=False, default=str)
+    return next(character for character in map(chr, range(0xE000, 0xF900)) if character not in text)
+
+
+def _break_up(value: Any, control: re.Pattern[str], mark: str) -> Any:
+    """The message with a mark after each letter of every spelled-out control token, so that none is recognised."""
+    if isinstance(value, str):
+        return control.sub(lambda match: "".join(letter + mark for letter in match[0]), value)
+    if isinstance(value, Mapping):
+        return {key: _break_up(inner, control, mark) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_break_up(inner, control, mark) for inner in value]
+    return value

@@ -1,0 +1,166 @@
+"""Attention: softmax, heads and masks (Days 1.1 and 1.3).
+
+Sizes: B rows, L new tokens, S keys, H query heads, Hkv key-value heads, D head size, E hidden size.
+A mask is added to the scores: 0 lets a query see a key, −inf hides it.
+"""
+
+from __future__ import annotations
+
+import math
+
+import mlx.core as mx
+
+
+def softmax(x: mx.array, axis: int = -1) -> mx.array:
+    """Turn scores into weights: positive numbers that sum to 1 along one axis.
+
+    A row whose scores are all −inf (a query that may see nothing) gets weights of 0, not NaN.
+
+    Args:
+        x: scores, any shape; −inf marks what must get no weight.
+        axis: the axis to normalise over.
+
+    Returns:
+        An array of the shape and dtype of ``x``. Computed in float32, rounded once.
+
+    Source: Vaswani et al. 2017, "Attention Is All You Need", equation 1.
+    """
+    raise NotImplementedError("Week 1 Day 1 Task 1: Softmax")
+
+
+def linear(x: mx.array, weight: mx.array, bias: mx.array | None = None) -> mx.array:
+    """Multiply by a weight matrix that is stored one output per row: x·Wᵀ + b.
+
+    Args:
+        x: [..., in].
+        weight: [out, in].
+        bias: [out], or None.
+
+    Returns:
+        [..., out], in the dtype of ``x``.
+    """
+    raise NotImplementedError("Week 1 Day 1 Task 2: Linear")
+
+
+def scaled_dot_product_attention(
+    query: mx.array,
+    key: mx.array,
+    value: mx.array,
+    scale: float | None = None,
+    mask: mx.array | None = None,
+) -> mx.array:
+    """Give each query the average of the values, weighted by how well their keys match it.
+
+    softmax(query·keyᵀ·scale + mask)·value, over the last two axes; all axes before them are batch axes.
+
+    Args:
+        query: [..., L, D].
+        key: [..., S, D].
+        value: [..., S, D].
+        scale: what to multiply the scores by; 1/√D when None.
+        mask: added to the scores, of any shape that broadcasts to [..., L, S]; None hides nothing.
+
+    Returns:
+        [..., L, D], in the dtype of ``query``. A query that may see no key yields zeros.
+
+    Source: Vaswani et al. 2017, section 3.2.1.
+    """
+    raise NotImplementedError("Week 1 Day 1 Task 3: Scaled dot-product attention")
+
+
+def split_heads(x: mx.array, num_heads: int) -> mx.array:
+    """Cut the last axis into heads and move the heads in front of the tokens: [B, L, H·D] → [B, H, L, D]."""
+    raise NotImplementedError("Week 1 Day 1 Task 4: Multi-head attention")
+
+
+def merge_heads(x: mx.array) -> mx.array:
+    """Undo :func:`split_heads`: [B, H, L, D] → [B, L, H·D]."""
+    raise NotImplementedError("Week 1 Day 1 Task 4: Multi-head attention")
+
+
+class MultiHeadAttention:
+    """Attention by H heads, each on its own slice of the projected vectors.
+
+    Source: Vaswani et al. 2017, section 3.2.2.
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        query_weight: mx.array,
+        key_weight: mx.array,
+        value_weight: mx.array,
+        out_weight: mx.array,
+    ) -> None:
+        """Hold the weights.
+
+        Args:
+            num_heads: H; must divide the number of rows of the first three weights.
+            query_weight: [H·D, E]; key_weight and value_weight likewise. Head h owns rows h·D … (h+1)·D − 1.
+            out_weight: [E, H·D].
+        """
+        self.num_heads = num_heads
+        self.query_weight = query_weight
+        self.key_weight = key_weight
+        self.value_weight = value_weight
+        self.out_weight = out_weight
+
+    def __call__(
+        self, query: mx.array, key: mx.array, value: mx.array, mask: mx.array | None = None
+    ) -> mx.array:
+        """Project, attend in every head, merge the heads, project back.
+
+        Args:
+            query: [B, L, E].
+            key: [B, S, E]; value likewise.
+            mask: of any shape that broadcasts to [B, H, L, S]; None hides nothing.
+
+        Returns:
+            [B, L, E].
+        """
+        raise NotImplementedError("Week 1 Day 1 Task 4: Multi-head attention")
+
+
+def causal_mask(L: int, S: int, like: mx.array | None = None) -> mx.array:
+    """The mask under which the last L of S tokens see themselves and what came before them.
+
+    It is aligned at the bottom right: the last query sees all S keys, and query i sees keys 0 … S − L + i.
+    Where L > S, the first L − S queries see nothing.
+
+    Args:
+        L: how many queries.
+        S: how many keys.
+        like: the mask takes this array's dtype; float32 when None.
+
+    Returns:
+        [L, S]: 0 where a query sees a key, −inf elsewhere.
+    """
+    raise NotImplementedError("Week 1 Day 3 Task 1: The causal mask")
+
+
+def scaled_dot_product_attention_grouped(
+    query: mx.array,
+    key: mx.array,
+    value: mx.array,
+    scale: float | None = None,
+    mask: mx.array | None = None,
+) -> mx.array:
+    """Attention in which H query heads share Hkv key-value heads, H/Hkv neighbours to each.
+
+    Query head h reads key-value head h // (H/Hkv). Keys and values are not copied.
+
+    Args:
+        query: [B, H, L, D].
+        key: [B, Hkv, S, D]; value likewise. Hkv must divide H.
+        scale: what to multiply the scores by; 1/√D when None.
+        mask: of shape [L, S] or [B, 1 or H, L, S], added to the scores; None hides nothing.
+
+    Returns:
+        [B, H, L, D], in the dtype of ``query``.
+
+    Raises:
+        ValueError: Hkv doesn't divide H.
+
+    Source: Ainslie et al. 2023, "GQA: Training Generalized Multi-Query Transformer Models".
+    """
+    raise NotImplementedError("Week 1 Day 3 Task 2: Grouped-query attention")

@@ -1,0 +1,140 @@
+"""Rotary position embeddings (Day 1.2).
+
+Each pair of numbers in a head is turned by an angle that grows with the token's position. What attention then
+sees of two tokens depends only on how far apart they are.
+
+Source: Su et al. 2021, "RoFormer: Enhanced Transformer with Rotary Position Embedding".
+"""
+
+from __future__ import annotations
+
+import mlx.core as mx
+import numpy as np
+
+Positions = slice | list[slice] | mx.array
+Angles = tuple[mx.array, mx.array]
+
+
+def rope_tables(head_dim: int, max_positions: int, base: float) -> tuple[np.ndarray, np.ndarray]:
+    """The cosine and sine of every angle that can occur.
+
+    Pair i (of D/2) at position p is turned by p · base^(−2i/D) radians.
+
+    Args:
+        head_dim: D, even.
+        max_positions: how many positions, from 0.
+        base: how slowly the slowest pair turns: 10,000 in the paper, up to 1,000,000 in newer models.
+
+    Returns:
+        cos and sin, NumPy float32 [max_positions, D/2] each. The angles are computed in float64: in float32 they
+        would be visibly off after some thousand positions.
+    """
+    frequencies = base ** (-np.arange(0, head_dim, 2, dtype=np.float64) / head_dim)
+    angles = np.outer(np.arange(max_positions, dtype=np.float64), frequencies)
+    return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+
+
+def rotate_half_split(x: mx.array, cos: mx.array, sin: mx.array) -> mx.array:
+    """Turn each pair (x[i], x[i + D/2]): the pairing of Llama and Qwen weights as Hugging Face stores them.
+
+    (a, b) becomes (a·cos − b·sin, b·cos + a·sin).
+
+    Args:
+        x: [B, L, H, D].
+        cos: of a shape that broadcasts to [B, L, H, D/2]; sin likewise.
+
+    Returns:
+        [B, L, H, D], in the dtype of ``x``.
+    """
+    a, b = mx.split(x, 2, axis=-1)
+    return mx.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1).astype(x.dtype)
+
+
+def rotate_interleaved(x: mx.array, cos: mx.array, sin: mx.array) -> mx.array:
+    """Turn each pair (x[2i], x[2i + 1]): the pairing of the paper, and of Llama weights as Meta stores them.
+
+    Arguments and result are those of :func:`rotate_half_split`.
+    """
+    a, b = x[..., 0::2], x[..., 1::2]
+    return mx.stack([a * cos - b * sin, b * cos + a * sin], axis=-1).flatten(-2).astype(x.dtype)
+
+
+class RoPE:
+    """Rotary position embedding with its table of angles.
+
+    ``positions`` says where the new tokens stand, in one of three ways:
+
+    - a slice: one sequence; ``slice(5, 8)`` says that L = 3 new tokens stand at 5, 6 and 7;
+    - a list of slices: one for each of B rows;
+    - an integer array [L] or [B, L]: any position for any token.
+    """
+
+    def __init__(
+        self,
+        head_dim: int,
+        max_positions: int,
+        base: float = 10000.0,
+        interleaved: bool = False,
+        device: object = None,
+    ) -> None:
+        """Compute the table.
+
+        Args:
+            head_dim: D, even.
+            max_positions: positions 0 … max_positions − 1 can be asked for.
+            base: see :func:`rope_tables`.
+            interleaved: which pairing; False is half-split.
+            device: there so that both packages are called alike, and ignored: MLX arrays belong to no device.
+        """
+        self.max_positions = max_positions
+        self.interleaved = interleaved
+        cos, sin = rope_tables(head_dim, max_positions, base)
+        self.cos = mx.array(cos)
+        self.sin = mx.array(sin)
+
+    def __call__(self, x: mx.array, positions: Positions) -> mx.array:
+        """Turn ``x`` [B, L, H, D] by the angles of ``positions``; see :meth:`angles` and :meth:`rotate`."""
+        return self.rotate(x, self.angles(positions))
+
+    def angles(self, positions: Positions) -> Angles:
+        """Look up cos and sin, once for all the layers of a model.
+
+        Returns:
+            cos and sin, float32 [1 or B, L, 1, D/2] each.
+
+        Raises:
+            ValueError: a slice reaches past ``max_positions``.
+        """
+        if isinstance(positions, slice):
+            return self._angles_for_slice(positions)
+        if isinstance(positions, list):
+            return self._angles_for_rows(positions)
+        return self._angles_for_tokens(positions)
+
+    def rotate(self, x: mx.array, angles: Angles) -> mx.array:
+        """Turn ``x`` [B, L, H, D] by ``angles`` in this object's pairing.
+
+        Raises:
+            ValueError: there are not as many positions as tokens.
+        """
+        cos, sin = angles
+        if cos.shape[1] != x.shape[1]:
+            raise ValueError(f"{cos.shape[1]} positions were given for {x.shape[1]} tokens")
+        return rotate_interleaved(x, cos, sin) if self.interleaved else rotate_half_split(x, cos, sin)
+
+    def _angles_for_slice(self, positions: slice) -> Angles:
+        """cos and sin [1, L, 1, D/2] for one run of positions; a slice past the table is a ValueError."""
+        start, stop = positions.start or 0, positions.stop
+        if not 0 <= start <= stop <= self.max_positions:
+            raise ValueError(f"positions {start} to {stop} don't lie in a table of {self.max_positions}")
+        return self.cos[None, start:stop, None], self.sin[None, start:stop, None]
+
+    def _angles_for_rows(self, positions: list[slice]) -> Angles:
+        """cos and sin [B, L, 1, D/2]: row b stands at ``positions[b]``; all rows have the same L."""
+        rows = [self._angles_for_slice(row) for row in positions]
+        return mx.concatenate([cos for cos, _ in rows]), mx.concatenate([sin for _, sin in rows])
+
+    def _angles_for_tokens(self, positions: mx.array) -> Angles:
+        """cos and sin [1 or B, L, 1, D/2] for an integer array [L] or [B, L]."""
+        rows = positions if positions.ndim == 2 else positions[None]
+        return self.cos[rows][:, :, None], self.sin[rows][:, :, None]

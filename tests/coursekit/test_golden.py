@@ -1,0 +1,86 @@
+"""What "the same tokens" means: `coursekit.programs.golden`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from coursekit.errors import CourseError
+from coursekit.paths import Course
+from coursekit.programs.golden import NEAR_TIE, GoldenPrompt, Parting, find_parting, load_golden
+
+PROMPT = [7, 3]
+TOKENS = [5, 6, 8, 2]
+
+
+def golden(gaps: Sequence[float] = (1.0, 1.0, 1.0, 1.0)) -> GoldenPrompt:
+    return GoldenPrompt("a prompt", PROMPT, TOKENS, list(gaps))
+
+
+class Scripted:
+    """A stage that answers each prefix as it was told to, and remembers what it was asked."""
+
+    def __init__(self, answers: dict[tuple[int, ...], list[int]]) -> None:
+        self.answers = answers
+        self.asked: list[int] = []
+
+    def __call__(self, ids: Sequence[int], max_tokens: int) -> list[int]:
+        self.asked.append(max_tokens)
+        return self.answers[tuple(ids)]
+
+
+def test_equal_tokens_have_no_parting() -> None:
+    assert find_parting(golden(), Scripted({(7, 3): TOKENS})) is None
+
+
+def test_the_first_different_token_is_named() -> None:
+    assert find_parting(golden(), Scripted({(7, 3): [5, 9, 8, 1]})) == Parting(1, expected=6, actual=9)
+
+
+def test_a_stage_that_ends_early_is_named() -> None:
+    assert find_parting(golden(), Scripted({(7, 3): [5, 6]})) == Parting(2, expected=8, actual=None)
+
+
+def test_a_stage_that_gives_no_token_at_a_near_tie_still_ends_early() -> None:
+    tie = golden((1.0, 1.0, NEAR_TIE / 2, 1.0))
+    assert find_parting(tie, Scripted({(7, 3): [5, 6]})) == Parting(2, expected=8, actual=None)
+
+
+def test_a_near_tie_accepts_either_token_and_goes_on_along_the_golden_ones() -> None:
+    stage = Scripted({(7, 3): [5, 9, 1, 1], (7, 3, 5, 6): [8, 2]})
+    assert find_parting(golden((1.0, NEAR_TIE / 2, 1.0, 1.0)), stage) is None
+    assert stage.asked == [4, 2]
+
+
+def test_a_gap_of_just_the_bound_is_no_tie() -> None:
+    stage = Scripted({(7, 3): [5, 9, 8, 2]})
+    assert find_parting(golden((1.0, NEAR_TIE, 1.0, 1.0)), stage) == Parting(1, expected=6, actual=9)
+
+
+def test_a_difference_after_a_near_tie_is_found() -> None:
+    stage = Scripted({(7, 3): [9, 1, 1, 1], (7, 3, 5): [6, 8, 4]})
+    assert find_parting(golden((0.0, 1.0, 1.0, 1.0)), stage) == Parting(3, expected=2, actual=4)
+
+
+def test_a_near_tie_at_the_last_token_ends_the_comparison() -> None:
+    assert find_parting(golden((1.0, 1.0, 1.0, 0.0)), Scripted({(7, 3): [5, 6, 8, 9]})) is None
+
+
+def test_the_committed_file_has_a_gap_for_every_token() -> None:
+    prompts = load_golden(Course.find())
+    assert len(prompts) >= 5
+    for prompt in prompts:
+        assert len(prompt.gaps) == len(prompt.token_ids) > 0
+        assert min(prompt.gaps) >= 0
+
+
+@pytest.mark.parametrize(("text", "word"), [(None, "missing"), ("{", "damaged"), ('{"prompts": [{}]}', "damaged")])
+def test_a_missing_or_damaged_file_says_how_to_make_it_again(tmp_path: Path, text: str | None, word: str) -> None:
+    folder = tmp_path / "tests" / "golden"
+    folder.mkdir(parents=True)
+    if text is not None:
+        (folder / "smollm2-135m.json").write_text(text)
+    with pytest.raises(CourseError, match=rf"{word}.*make_golden\.py"):
+        load_golden(Course(tmp_path))

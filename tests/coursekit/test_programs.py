@@ -1,0 +1,118 @@
+"""`pdm run main`, `batch-main`, `smoke` and `doctor` as their users meet them: in a process of their own."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from coursekit.manifest import load_manifest
+from coursekit.paths import ROOT_VARIABLE, Course
+from coursekit.starter import generate
+
+COMMAND = [sys.executable, "-m", "coursekit"]
+SPEEDS = re.compile(r"(\d+) prompt \+ (\d+) output tokens · first after [\d.]+ s · [\d.]+ tokens/s")
+
+
+def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "COLUMNS": "100", **variables}
+    return subprocess.run(
+        [*COMMAND, *arguments], capture_output=True, text=True, encoding="utf-8", env=environment, timeout=100
+    )
+
+
+@pytest.fixture(scope="module")
+def untouched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the course in which the learner has written nothing."""
+    course, root = Course.find(), tmp_path_factory.mktemp("course")
+    for name in ("lessons", "solutions"):
+        shutil.copytree(course.root / name, root / name)
+    shutil.copy(course.root / "pyproject.toml", root)
+    for name, content in generate(course, "tiny_llm", load_manifest(course)).items():
+        path = root / "src" / "tiny_llm" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return root
+
+
+def test_main_streams_the_answer_and_ends_with_the_speeds() -> None:
+    done = run(
+        "main", "--impl", "solution", "--prompt", "What is the capital of France?", "--max-tokens", "12"
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "The capital of France is Paris.\n"
+    speeds = SPEEDS.search(done.stderr)
+    assert speeds is not None
+    assert speeds.groups() == ("37", "8")
+
+
+def test_a_seed_draws_the_same_raw_continuation_twice() -> None:
+    ask = ("main", "--impl", "solution", "--raw", "--prompt", "Once upon a", "--max-tokens", "5")
+    draws = ("--temperature", "1.5", "--top-k", "50", "--seed", "11")
+    first, second = run(*ask, *draws), run(*ask, *draws)
+    assert first.returncode == second.returncode == 0, first.stderr
+    assert first.stdout == second.stdout != ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("main", "--impl", "solution", "--prompt", "x", "--top-p", "3"), "top_p is 3.0"),
+        (("main", "--impl", "solution", "--prompt", "", "--raw"), "the prompt is empty"),
+        (("main", "--impl", "solution", "--prompt", "x", "--model", "no/such/model.gguf"), "no model at"),
+        (("batch-main", "--impl", "solution", "--temperature", "-1"), "temperature is -1.0"),
+        (("smoke", "--stage", "warp"), "there is no stage 'warp'; there are: recompute"),
+        (("warp",), "there is no command 'warp'"),
+    ],
+)
+def test_wrong_input_is_one_line_and_exit_code_2(arguments: tuple[str, ...], message: str) -> None:
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("command", [("main", "--prompt", "x"), ("batch-main",), ("smoke",)])
+def test_on_unwritten_code_the_programs_say_which_day_comes_first(
+    untouched: Path, command: tuple[str, ...]
+) -> None:
+    done = run(*command, **{ROOT_VARIABLE: str(untouched)})
+    assert done.returncode == 2
+    assert "pdm run test --week 1 --day 1" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT to send to another process")
+def test_ctrl_c_stops_main_with_the_speeds_so_far() -> None:
+    ask = ["main", "--impl", "solution", "--prompt", "Tell me a long story.", "--max-tokens", "2000"]
+    process = subprocess.Popen(
+        [*COMMAND, *ask], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8"
+    )
+    assert process.stdout is not None
+    assert process.stdout.read(1)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert SPEEDS.search(errors)
+    assert "Traceback" not in errors
+
+
+def test_the_doctor_lists_what_it_looked_for() -> None:
+    done = run("doctor")
+    assert done.returncode == 0, done.stderr
+    for name in ("Python", "torch", "threads", "GPU", "Triton", "MLX", "model"):
+        assert re.search(rf"[✓–]\s+{name}\b", done.stdout), name
+
+
+def test_help_lists_every_command() -> None:
+    done = run("--help")
+    assert done.returncode == 0
+    for name in ("test", "hint", "main", "smoke", "doctor", "check"):
+        assert f"pdm run {name}" in done.stdout

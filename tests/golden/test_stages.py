@@ -1,0 +1,31 @@
+"""Every stage of the engine gives the golden tokens, on the real model."""
+
+from __future__ import annotations
+
+import pytest
+from rich.console import Console
+
+from coursekit.paths import Course
+from coursekit.programs.engine import Engine, load
+from coursekit.programs.golden import load_golden
+from coursekit.programs.smoke import MODEL, run_stage
+from coursekit.programs.stages import STAGES, Stage
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    return load(MODEL, "float32", "cpu", Console(stderr=True))
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
+def test_a_stage_gives_the_golden_tokens(engine: Engine, stage: Stage) -> None:
+    golden = load_golden(Course.find(), MODEL)
+    run = run_stage(engine, stage, golden)
+    assert run.partings == []
+    assert run.tokens == sum(len(prompt.token_ids) for prompt in golden)
+
+
+def test_the_tokenizer_gives_the_golden_prompt_ids(engine: Engine) -> None:
+    for row in load_golden(Course.find(), MODEL):
+        if row.prompt_ids[0] != engine.tokenizer.encode("<|im_start|>")[0]:
+            assert engine.tokenizer.encode(row.prompt) == row.prompt_ids

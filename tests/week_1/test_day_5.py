@@ -1,0 +1,518 @@
+"""Day 1.5: the seam, the attention layer, the block, the transformer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from coursekit.check import check, check_equal, check_raises
+
+from . import numpy_model as oracle
+from .caches import RecordingCache, RememberingCache, attention_oracle, dense_cache
+from .numpy_model import FAMILIES, HKV, LAYERS, B, D, E, H, L, V
+
+S = 7  # keys: more than the L queries
+LAYER = "blocks.1"
+
+
+def normal(seed: int, *shape: int) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32).astype(np.float64)
+
+
+def check_deep(actual: Any, expected: np.ndarray, **options: Any) -> None:
+    """Check what has gone through several layers of float32: their rounding adds up."""
+    __tracebackhide__ = True
+    check(actual, expected, rtol=1e-4, atol=2e-5, **options)
+
+
+def token_ids(rows: int = B, length: int = L) -> np.ndarray:
+    return np.random.default_rng(150).integers(0, V, size=(rows, length))
+
+
+def run_of(start: int, rows: int = B, length: int = L) -> np.ndarray:
+    """Positions [rows, length], the same run in every row."""
+    return np.tile(np.arange(start, start + length), (rows, 1))
+
+
+def hidden_above(diagonal: int) -> np.ndarray:
+    """A mask [L, S] that hides key s from query i where s > i + diagonal."""
+    return np.where(np.arange(S) > np.arange(L)[:, None] + diagonal, -np.inf, 0.0)
+
+
+def attention_layer(lab: Any, family: str, block: str = LAYER) -> Any:
+    """The attention of one layer with this family's random weights; a rotary table of its own."""
+    tensors = oracle.random_tensors(family)
+    norm, linear = lab.layers.RMSNorm, lab.layers.Linear
+
+    def array(name):
+        return lab.array(tensors[f"{block}.{name}"]) if f"{block}.{name}" in tensors else None
+
+    qk_norm = FAMILIES[family]["qk_norm"]
+    return lab.model.Attention(
+        linear(array("qkv.weight"), array("qkv.bias")),
+        linear(array("attention_out.weight")),
+        lab.positional_encoding.RoPE(D, oracle.MAX_POSITIONS, oracle.ROPE_BASE, device=lab.device),
+        H,
+        HKV,
+        D,
+        norm(array("query_norm.weight"), oracle.EPS) if qk_norm else None,
+        norm(array("key_norm.weight"), oracle.EPS) if qk_norm else None,
+    )
+
+
+def transformer(lab: Any, family: str = "llama") -> tuple[Any, dict[str, np.ndarray]]:
+    """A tiny model and its tensors in NumPy."""
+    config = lab.config.ModelConfig(**oracle.config_fields(family))
+    tensors = oracle.random_tensors(family)
+    weights = lab.weights.Weights(config, {name: lab.array(values) for name, values in tensors.items()})
+    return lab.model.Transformer(config, weights), tensors
+
+
+# Task 1: the seam
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [hidden_above(S - L), np.stack([hidden_above(S - L), hidden_above(0)])[:, None], None],
+    ids=["L S", "B 1 L S", "no mask"],
+)
+def test_task_1_attends_over_all_the_keys_that_come_back(lab, mask):
+    query, key, value = normal(1, B, H, L, D), normal(2, B, HKV, L, D), normal(3, B, HKV, L, D)
+    keys, values = normal(4, B, HKV, S, D), normal(5, B, HKV, S, D)
+    cache = dense_cache(lab, keys, values, mask)
+    actual = cache.attend(lab.array(query), lab.array(key), lab.array(value), 0.7)
+    everything = np.zeros((L, S)) if mask is None else mask
+
+    def without_mask():
+        return attention_oracle(query, keys, values, 0.7, np.zeros((L, S)))
+
+    check(
+        actual,
+        attention_oracle(query, keys, values, 0.7, everything),
+        name="what attend returns",
+        axes="B H L D",
+        suspects={
+            "only the new keys and values were attended to": lambda: attention_oracle(
+                query, key, value, 0.7, np.zeros((L, L))
+            ),
+            "the mask was left out": without_mask,
+            "1/√D took the place of the scale given": lambda: attention_oracle(
+                query, keys, values, D**-0.5, everything
+            ),
+        },
+    )
+
+
+def test_task_1_updates_the_cache_exactly_once(lab):
+    key, value = normal(2, B, HKV, L, D), normal(3, B, HKV, L, D)
+    cache = dense_cache(lab, normal(4, B, HKV, S, D), normal(5, B, HKV, S, D), None)
+    cache.attend(lab.array(normal(1, B, H, L, D)), lab.array(key), lab.array(value), 0.5)
+    check_equal(len(cache.updates), 1, name="calls of update_and_fetch in one attend")
+    given_key, given_value = cache.updates[0]
+    check(given_key, key, name="the keys given to update_and_fetch", framework="numpy")
+    check(given_value, value, name="the values given to update_and_fetch", framework="numpy")
+
+
+def test_task_1_a_query_that_may_see_nothing_gets_zeros(lab):
+    mask = hidden_above(S - L)
+    mask[2] = -np.inf
+    query, keys, values = normal(6, B, H, L, D), normal(7, B, HKV, S, D), normal(8, B, HKV, S, D)
+    cache = dense_cache(lab, keys, values, mask)
+    new = lab.array(normal(9, B, HKV, L, D))
+    expected = attention_oracle(query, keys, values, 0.3, mask)
+    check(cache.attend(lab.array(query), new, new, 0.3), expected, name="what attend returns", axes="B H L D")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_task_1_without_a_cache_the_new_tokens_are_all_there_is(lab, dtype):
+    key, value = lab.array(normal(10, B, HKV, L, D), dtype), lab.array(normal(11, B, HKV, L, D), dtype)
+    cache = lab.kv_cache.NoCache()
+    for _ in range(2):  # the second call must not find anything of the first
+        keys, values, mask = cache.update_and_fetch(key, value)
+        check(keys, lab.numpy(key), name="the keys", axes="B Hkv S D", dtype=dtype)
+        check(values, lab.numpy(value), name="the values", axes="B Hkv S D", dtype=dtype)
+        causal = np.where(np.tri(L, dtype=bool), 0.0, -np.inf)
+        check(mask, causal, name="the mask", axes="L S", dtype=dtype)
+
+
+def test_task_1_without_a_cache_attention_is_causal(lab):
+    query, key, value = normal(12, B, H, L, D), normal(13, B, HKV, L, D), normal(14, B, HKV, L, D)
+    actual = lab.kv_cache.NoCache().attend(lab.array(query), lab.array(key), lab.array(value), 0.4)
+    causal = np.where(np.tri(L, dtype=bool), 0.0, -np.inf)
+    check(
+        actual, attention_oracle(query, key, value, 0.4, causal), name="what attend returns", axes="B H L D"
+    )
+
+
+# Task 2: the attention layer
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_task_2_the_projection_is_cut_into_query_key_and_value_heads(lab, family):
+    x = normal(20, B, L, E)
+    tensors = oracle.random_tensors(family)
+    parts = [[oracle.project(tensors, LAYER, token) for token in row] for row in x]
+    actual = attention_layer(lab, family).project(lab.array(x))
+    check_equal(len(actual), 3, name="how many arrays project returns")
+    for i, name in enumerate(("query", "key", "value")):
+        expected = np.array([[token[i] for token in row] for row in parts])
+        check_deep(actual[i], expected, name=f"the {name} heads", axes="B L Heads D")
+
+
+def test_task_2_a_learned_norm_comes_before_the_rotation(lab):
+    """The weight of the norm differs along D, so that turning first gives other numbers."""
+    x = normal(21, B, L, E)
+    layer = attention_layer(lab, "qwen3")
+    cache = RecordingCache(lab)
+    layer(lab.array(x), layer.rope.angles(slice(3, 3 + L)), cache)
+    tensors = oracle.random_tensors("qwen3")
+    for index, name in ((0, "query"), (1, "key")):
+        heads = np.array([[oracle.project(tensors, LAYER, token)[index] for token in row] for row in x])
+        turned = np.array(
+            [[[oracle.rotate(head, 3 + i) for head in token] for i, token in enumerate(row)] for row in heads]
+        )
+        check_deep(
+            getattr(cache.calls[0], name),
+            turned.transpose(0, 2, 1, 3),
+            name=f"the {name} given to the cache",
+            axes="B H L D",
+        )
+
+
+def test_task_2_the_cache_gets_rotated_queries_and_keys_and_plain_values(lab):
+    x = normal(22, B, L, E)
+    layer = attention_layer(lab, "llama")
+    cache = RecordingCache(lab)
+    layer(lab.array(x), layer.rope.angles(slice(2, 2 + L)), cache)
+    check_equal(len(cache.calls), 1, name="calls of attend in one layer")
+    call = cache.calls[0]
+    tensors = oracle.random_tensors("llama")
+    parts = [[oracle.project(tensors, LAYER, token) for token in row] for row in x]
+    for index, name in enumerate(("query", "key", "value")):
+        flat = np.array([[token[index] for token in row] for row in parts])
+        turned = np.array(
+            [[[oracle.rotate(head, 2 + i) for head in token] for i, token in enumerate(row)] for row in flat]
+        )
+        flat, turned = flat.transpose(0, 2, 1, 3), turned.transpose(0, 2, 1, 3)
+        right, other, mistake = (
+            (flat, turned, "it was rotated; only queries and keys are")
+            if name == "value"
+            else (turned, flat, "it was not rotated")
+        )
+        check_deep(
+            getattr(call, name),
+            right,
+            name=f"the {name} given to the cache",
+            axes="B Heads L D",
+            suspects={mistake: other},
+        )
+    check(call.scale, D**-0.5, name="the scale given to the cache")
+
+
+def test_task_2_the_output_is_made_of_what_the_cache_returns(lab):
+    answer = normal(23, B, H, L, D)
+    layer = attention_layer(lab, "llama")
+    actual = layer(
+        lab.array(normal(24, B, L, E)), layer.rope.angles(slice(0, L)), RecordingCache(lab, answer)
+    )
+    out = oracle.random_tensors("llama")[f"{LAYER}.attention_out.weight"]
+    check(
+        actual,
+        answer.transpose(0, 2, 1, 3).reshape(B, L, H * D) @ out.T,
+        name="the layer's output",
+        axes="B L E",
+        suspects={
+            "heads and tokens were not swapped back before merging": lambda: (
+                answer.reshape(B, L, H * D) @ out.T
+            )
+        },
+    )
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_task_2_a_whole_layer_without_a_cache(lab, family):
+    x = normal(25, B, L, E)
+    layer = attention_layer(lab, family)
+    actual = layer(lab.array(x), layer.rope.angles(slice(4, 4 + L)), lab.kv_cache.NoCache())
+    tensors = oracle.random_tensors(family)
+    expected = np.stack([oracle.attention_layer(tensors, LAYER, row, np.arange(4, 4 + L)) for row in x])
+    check_deep(actual, expected, name="the layer's output", axes="B L E")
+
+
+def test_task_2_a_layer_stays_in_the_dtype_of_its_input(lab):
+    tensors = oracle.random_tensors("llama")
+    weight = {
+        name: lab.array(tensors[f"{LAYER}.{name}.weight"], "bfloat16") for name in ("qkv", "attention_out")
+    }
+    rope = lab.positional_encoding.RoPE(D, oracle.MAX_POSITIONS, oracle.ROPE_BASE, device=lab.device)
+    linear = lab.layers.Linear
+    layer = lab.model.Attention(linear(weight["qkv"]), linear(weight["attention_out"]), rope, H, HKV, D)
+    x = lab.array(normal(26, B, L, E), "bfloat16")
+    actual = layer(x, rope.angles(slice(0, L)), lab.kv_cache.NoCache())
+    expected = np.stack(
+        [oracle.attention_layer(tensors, LAYER, row, np.arange(L)) for row in lab.numpy(x).astype(np.float64)]
+    )
+    # Weights, projections and scores are each rounded to 8 bits.
+    check(actual, expected, name="the layer's output", axes="B L E", dtype="bfloat16", rtol=0.05, atol=0.08)
+
+
+# Task 3: the block
+
+
+def test_task_3_each_part_sees_a_normalised_copy_and_is_added_to_the_stream(lab):
+    """Four stand-ins for the parts, each a matrix or a scale of its own."""
+    scale, other = normal(30, E), normal(31, E)
+    mixing, feeding = normal(32, E, E) / 4, normal(33, E, E) / 4
+    x = normal(34, B, L, E)
+
+    def stand_in(compute):
+        return lambda array, *rest: lab.array(compute(lab.numpy(array).astype(np.float64)))
+
+    block = lab.model.TransformerBlock(
+        stand_in(lambda v: v * scale),
+        stand_in(lambda v: v @ mixing),
+        stand_in(lambda v: v * other),
+        stand_in(lambda v: v @ feeding),
+    )
+    middle = x + (x * scale) @ mixing
+    expected = middle + (middle * other) @ feeding
+    check(
+        block(lab.array(x), None, None),
+        expected,
+        name="the block's output",
+        axes="B L E",
+        suspects={
+            "the MLP's result is not added to the stream": lambda: (middle * other) @ feeding,
+            "the MLP was given the stream as it was before attention": lambda: middle + (x * other) @ feeding,
+            "the MLP's result was added to the stream as it was before attention": lambda: (
+                x + (middle * other) @ feeding
+            ),
+            "the two norms are exchanged": lambda: (
+                (x + (x * other) @ mixing) + ((x + (x * other) @ mixing) * scale) @ feeding
+            ),
+        },
+    )
+
+
+def test_task_3_attention_is_given_the_angles_and_the_cache(lab):
+    seen = []
+
+    def attention(x, angles, cache):
+        seen.append((angles, cache))
+        return x
+
+    def same(x):
+        return x
+
+    angles, cache = ("cos", "sin"), object()
+    lab.model.TransformerBlock(same, attention, same, same)(lab.array(normal(35, B, L, E)), angles, cache)
+    check_equal(len(seen), 1, name="calls of the attention layer")
+    assert seen[0][0] is angles, "attention must be given the angles that the block was given"
+    assert seen[0][1] is cache, "attention must be given the cache that the block was given"
+
+
+def test_task_3_the_input_is_left_as_it_was(lab):
+    x = normal(36, B, L, E)
+    array = lab.array(x)
+
+    def same(y, *rest):
+        return y
+
+    lab.model.TransformerBlock(same, same, same, same)(array, None, None)
+    check(array, x, name="the block's input, afterwards", axes="B L E")
+
+
+# Task 4: the transformer
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_task_4_logits_of_every_family(lab, family):
+    model, tensors = transformer(lab, family)
+    tokens = token_ids()
+    expected = oracle.logits(tensors, oracle.hidden(tensors, tokens, run_of(0)))
+    actual = model(lab.array(tokens), slice(0, L))
+    check_deep(actual, expected, name=f"the logits of a {family} model", axes="B L V")
+
+
+def test_task_4_the_last_norm_belongs_to_hidden(lab):
+    model, tensors = transformer(lab)
+    tokens = token_ids()
+    expected = oracle.hidden(tensors, tokens, run_of(0))
+    flat = {**tensors, "norm.weight": np.ones(E)}
+    check_deep(
+        model.hidden(lab.array(tokens), slice(0, L)),
+        expected,
+        name="the hidden states",
+        axes="B L E",
+        suspects={"the last norm's weight is not applied": lambda: oracle.hidden(flat, tokens, run_of(0))},
+    )
+
+
+@pytest.mark.parametrize(
+    ("positions", "places"),
+    [
+        (slice(9, 9 + L), run_of(9)),
+        (np.array([2, 3, 7, 8, 11]), np.tile([2, 3, 7, 8, 11], (B, 1))),
+        (np.array([[0, 1, 2, 3, 4], [6, 7, 8, 9, 12]]), np.array([[0, 1, 2, 3, 4], [6, 7, 8, 9, 12]])),
+    ],
+    ids=["a slice", "an array L", "an array B L"],
+)
+def test_task_4_tokens_stand_where_positions_says(lab, positions, places):
+    model, tensors = transformer(lab)
+    tokens = token_ids()
+    given = positions if isinstance(positions, slice) else lab.array(positions)
+    check_deep(
+        model.hidden(lab.array(tokens), given),
+        oracle.hidden(tensors, tokens, places),
+        name="the hidden states",
+        axes="B L E",
+        suspects={
+            "the tokens were counted from position 0": lambda: oracle.hidden(tensors, tokens, run_of(0))
+        },
+    )
+
+
+def test_task_4_a_slice_for_each_row_goes_to_rope_as_it_is(lab):
+    """RoPE learns to read a list of slices in Week 2; the model only has to hand it on."""
+    model, tensors = transformer(lab)
+    places = np.array([run_of(0)[0], run_of(7)[0]])
+    seen = []
+    look_up = model.rope.angles
+
+    def angles(positions):
+        seen.append(positions)
+        return look_up(lab.array(places))
+
+    model.rope.angles = angles
+    tokens = token_ids()
+    rows = [slice(0, L), slice(7, 7 + L)]
+    actual = model.hidden(lab.array(tokens), rows)
+    check_equal(seen, [rows], name="what rope.angles was given")
+    expected = oracle.hidden(tensors, tokens, places)
+    check_deep(actual, expected, name="the hidden states", axes="B L E")
+
+
+@pytest.mark.parametrize("first", [1, 3, L + 1])
+def test_task_4_a_sequence_in_two_calls_is_the_sequence_in_one(lab, first):
+    length = L + 2
+    model, tensors = transformer(lab, "qwen3")
+    tokens = token_ids(length=length)
+    caches = [RememberingCache(lab) for _ in range(LAYERS)]
+    model.hidden(lab.array(tokens[:, :first]), slice(0, first), caches)
+    actual = model.hidden(lab.array(tokens[:, first:]), slice(first, length), caches)
+    expected = oracle.hidden(tensors, tokens, run_of(0, length=length))[:, first:]
+    check_deep(actual, expected, name="the second call's states", axes="B L E")
+
+
+def test_task_4_each_layer_has_its_own_cache(lab):
+    model, tensors = transformer(lab)
+    caches = [RecordingCache(lab) for _ in range(LAYERS)]
+    tokens = token_ids()
+    model.hidden(lab.array(tokens), slice(0, L), caches)
+    check_equal([len(cache.calls) for cache in caches], [1] * LAYERS, name="calls of each layer's cache")
+    # The caches answer with zeros, so attention adds nothing to the stream and only the MLPs do.
+    x = tensors["embedding.weight"][tokens]
+    for i, cache in enumerate(caches):
+        block = f"blocks.{i}"
+        attention_norm, mlp_norm = (tensors[f"{block}.{name}_norm.weight"] for name in ("attention", "mlp"))
+        expected = [
+            [oracle.project(tensors, block, oracle.rms_norm(v, attention_norm))[2] for v in row] for row in x
+        ]
+        check_deep(
+            cache.calls[0].value,
+            np.array(expected).transpose(0, 2, 1, 3),
+            name=f"the values given to cache {i}",
+            axes="B Hkv L D",
+        )
+        x = np.array(
+            [[v + oracle.mlp(tensors, block, oracle.rms_norm(v, mlp_norm)) for v in row] for row in x]
+        )
+
+
+@pytest.mark.parametrize("count", [0, LAYERS - 1, LAYERS + 1])
+def test_task_4_a_wrong_number_of_caches_is_refused_before_any_is_used(lab, count):
+    model, _ = transformer(lab)
+    caches = [RecordingCache(lab) for _ in range(count)]
+    check_raises(
+        ValueError,
+        lambda: model.hidden(lab.array(token_ids()), slice(0, L), caches),
+        name=f"{count} caches for {LAYERS} layers",
+    )
+    check_equal(
+        sum(len(cache.calls) for cache in caches), 0, name="caches used although their number is wrong"
+    )
+
+
+@pytest.mark.parametrize("given", [1, L - 1, L + 1])
+def test_task_4_as_many_positions_as_tokens_are_needed(lab, given):
+    model, _ = transformer(lab)
+    tokens = lab.array(token_ids())
+    check_raises(
+        ValueError,
+        lambda: model.hidden(tokens, slice(0, given)),
+        name=f"{given} positions for {L} tokens",
+    )
+
+
+def test_task_4_hidden_leaves_the_head_alone_and_logits_calls_it(lab):
+    model, tensors = transformer(lab)
+    head, rows = model.head, []
+
+    def counting(x):
+        rows.append(int(np.prod(tuple(x.shape)[:-1])))
+        return head(x)
+
+    model.head = counting
+    states = model.hidden(lab.array(token_ids()), slice(0, L))
+    check_equal(rows, [], name="rows that hidden sent through the head")
+    actual = model.logits(states)
+    check_equal(rows, [B * L], name="rows that logits sent through the head")
+    check(
+        actual,
+        oracle.logits(tensors, lab.numpy(states)),
+        name="the logits",
+        axes="B L V",
+        rtol=1e-5,
+        atol=1e-5,
+    )
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2"])
+@pytest.mark.parametrize("shape", [(E,), (3, E), (B, 3, E)], ids=["E", "rows E", "B L E"])
+def test_task_4_logits_takes_only_the_rows_it_is_given(lab, family, shape):
+    model, tensors = transformer(lab, family)
+    states = normal(40, *shape)
+    expected = oracle.logits(tensors, states)
+    check(model.logits(lab.array(states)), expected, name="the logits", rtol=1e-5, atol=1e-5)
+
+
+def test_task_4_a_call_remembers_nothing_of_the_call_before(lab):
+    model, _ = transformer(lab, "qwen2")
+    tokens = lab.array(token_ids())
+    before = lab.numpy(model(tokens, slice(0, L)))
+    model(lab.array(token_ids()[:, ::-1].copy()), slice(0, L))
+    check(
+        model(tokens, slice(0, L)), before, name="the logits, the second time", axes="B L V", rtol=0, atol=0
+    )
+
+
+def test_task_4_later_tokens_change_nothing_before_them(lab):
+    model, _ = transformer(lab)
+    tokens = token_ids()
+    other = tokens.copy()
+    other[:, 3:] = (other[:, 3:] + 1) % V
+    before = lab.numpy(model.hidden(lab.array(tokens), slice(0, L)))[:, :3]
+    after = lab.numpy(model.hidden(lab.array(other), slice(0, L)))[:, :3]
+    check_equal(
+        bool(np.allclose(before, after, 1e-5, 1e-5)), True, name="the first tokens' states are the same"
+    )
+
+
+def test_task_4_one_token_alone_is_a_sequence_too(lab):
+    model, tensors = transformer(lab)
+    tokens = token_ids(rows=1, length=1)
+    expected = oracle.logits(tensors, oracle.hidden(tensors, tokens, np.array([[6]])))
+    actual = model(lab.array(tokens), slice(6, 7))
+    check_deep(actual, expected, name="the logits", axes="B L V")
