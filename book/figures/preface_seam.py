@@ -17,7 +17,8 @@ PARTS = ("norm", "query, key, value", "rotate", "attend", "output", "norm, MLP")
 
 
 def draw() -> None:
-    fig, ax = diagram(height=3.9)
+    fig, ax = diagram(height=3.7)
+    ax.set_ylim(0.2, 3.9)
     _model(ax)
     _behind(ax)
     save(fig, "preface_seam")

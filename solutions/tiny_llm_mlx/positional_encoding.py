@@ -103,7 +103,7 @@ class RoPE:
             cos and sin, float32 [1 or B, L, 1, D/2] each.
 
         Raises:
-            ValueError: a slice reaches past ``max_positions``.
+            ValueError: a slice doesn't lie within 0 … ``max_positions``.
         """
         if isinstance(positions, slice):
             return self._angles_for_slice(positions)
@@ -123,7 +123,11 @@ class RoPE:
         return rotate_interleaved(x, cos, sin) if self.interleaved else rotate_half_split(x, cos, sin)
 
     def _angles_for_slice(self, positions: slice) -> Angles:
-        """cos and sin [1, L, 1, D/2] for one run of positions; a slice past the table is a ValueError."""
+        """cos and sin [1, L, 1, D/2] for one run of positions; without a start it begins at 0.
+
+        Raises:
+            ValueError: the slice doesn't lie within the table's positions.
+        """
         start, stop = positions.start or 0, positions.stop
         if not 0 <= start <= stop <= self.max_positions:
             raise ValueError(f"positions {start} to {stop} don't lie in a table of {self.max_positions}")

@@ -14,3 +14,8 @@ class Backend(StrEnum):
     @property
     def package(self) -> str:
         return "tiny_llm" if self is Backend.TORCH else "tiny_llm_mlx"
+
+    @property
+    def option(self) -> str:
+        """What a command to type needs at its end to mean this backend; torch is meant without a word."""
+        return "" if self is Backend.TORCH else f" --backend {self}"

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.text import Text
 
+from coursekit.backends import Backend
 from coursekit.learner import unwritten
 from coursekit.manifest import Lesson, Manifest, Task
 from coursekit.paths import Course
 from coursekit.results import CRASHED, NOT_STARTED, PASSED, SKIPPED, WRONG, Report, TaskResult
-from coursekit.tracks import BACKENDS, name_days
+from coursekit.tracks import name_days
 
 # State -> (symbol, symbol where the terminal has no Unicode, colour).
 LOOKS = {
@@ -132,7 +133,7 @@ class Board:
         return task
 
     def _show_to_write(self, task: Task) -> None:
-        package = BACKENDS[self.report.backend]
+        package = Backend(self.report.backend).package
         lesson = self.manifest.lesson(f"{task.week}.{task.day}")
         refs = unwritten(self.course, package, task) or task.implements
         self._print()
@@ -151,11 +152,13 @@ class Board:
         names = name_days(self.lessons, self.manifest)
         self._print()
         self._print(f"Done: {'Day' if len(self.lessons) == 1 else 'Days'} {names}.", style="bold green")
+        if self.report.impl == "solution":
+            return
         after = self._lesson_after()
         if after is None:
             self._print("There is no further day in the course yet.")
             return
-        self._print(f"Next is Day {after.name}, {after.title}: {after.goal}")
+        self._show_block(f"Next is Day {after.name}, {after.title}: {after.goal}", indent=0)
         self._show_block(f"read book/src/{after.chapter}", indent=2)
         self._show_commands((after.test_command, "to see its tasks"))
 

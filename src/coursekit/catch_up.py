@@ -11,7 +11,7 @@ from coursekit.backends import Backend
 from coursekit.files import write_files
 from coursekit.manifest import FunctionRef, Lesson, Task, load_manifest
 from coursekit.paths import Course
-from coursekit.report import functions_table
+from coursekit.report import print_functions
 from coursekit.state import State, save_copies
 from coursekit.transplant import Learner
 
@@ -32,8 +32,10 @@ def catch_up(
 ) -> None:
     """Fill in the functions of the days before a day that are still stubs, with the reference's code.
 
-    What you have written stays. What was borrowed is remembered, and `pdm run progress` shows it until you
-    write it yourself: `pdm run reset` gives you its stub back.
+    What you have written stays, and your files are copied to .course/backups first.
+
+    `pdm run progress` shows what is borrowed. It earns no points until you write it
+    yourself; `pdm run reset` puts its stubs back for that.
     """
     course = Course.find()
     manifest = load_manifest(course)
@@ -44,7 +46,7 @@ def catch_up(
     console = Console(highlight=False, soft_wrap=True)
     if not lacking:
         console.print(f"Nothing to borrow: the days before {lesson.name} have no stubs left.")
-        console.print(f"Go on:               {lesson.test_command}", markup=False)
+        console.print(f"Go on: {lesson.test_command}{backend.option}", markup=False)
         return
     plan = learner.put_reference([ref for refs in lacking.values() for ref in refs])
     copies = save_copies(course, plan.contents)
@@ -56,14 +58,13 @@ def catch_up(
     state.save()
     write_files(plan.contents)
     console.print(f"Borrowed from the reference, so that you can work on Day {lesson.name}:")
-    console.print(functions_table(course, package, lacking))
+    print_functions(console, course, package, lacking)
+    console.print()
     for what in plan.added:
-        console.print(f"Was missing and was added: {what}", markup=False)
+        console.print(f"Was missing, was added:  {what}", markup=False)
     if copies:
-        console.print(
-            f"\nYour files as they were: {copies.relative_to(course.root).as_posix()}", markup=False
-        )
-    console.print(f"Go on:                   {lesson.test_command}", markup=False)
+        console.print(f"Your files as they were: {copies.relative_to(course.root).as_posix()}", markup=False)
+    console.print(f"Go on:                   {lesson.test_command}{backend.option}", markup=False)
 
 
 def _lacking(
@@ -74,11 +75,8 @@ def _lacking(
     for task in (task for lesson in lessons for task in lesson.tasks):
         result = state.result(learner.package, task.name)
         replace_all = failing and result is not None and result.state in FAILING
-        refs = [
-            ref
-            for ref in task.implements
-            if learner.has(ref) and (replace_all or learner.is_missing(ref) or learner.is_stub(ref))
-        ]
+        refs = [ref for ref in task.implements if learner.should_have(ref)]
+        refs = [ref for ref in refs if replace_all or not learner.has_code(ref)]
         if refs:
             lacking[task] = refs
     return lacking

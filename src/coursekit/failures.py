@@ -15,6 +15,7 @@ from coursekit.results import CRASHED, NOT_STARTED, WRONG
 from coursekit.stubs import Stub, chain, reached_stub
 
 LONGEST_MESSAGE = 300
+LONGEST_ASSERT = 6
 TIMEOUT = re.compile(r"Timeout \(>([\d.]+)s\)")
 
 # Exceptions that say little to a beginner: type, a pattern of the message, what it means.
@@ -38,6 +39,7 @@ MEANINGS = (
         r"keep the signature of the starter: \1 is part of it",
     ),
     ("TypeError", r"takes .*positional arguments? but", "keep the signature of the starter"),
+    ("AssertionError", r"", "an assert in your own code does not hold"),
     ("RecursionError", r"", "a function calls itself without end"),
     (
         "ModuleNotFoundError",
@@ -69,11 +71,12 @@ MEANINGS = (
 
 @dataclass(frozen=True)
 class Failure:
-    """How a test failed: a state, and what to tell the learner."""
+    """How a test failed: a state, what to tell the learner, and the line of the test that was reached."""
 
     state: str
     message: str
     stub: Stub | None = None
+    line: int | None = None
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,9 @@ class Places:
     def is_learners(self, filename: str) -> bool:
         return any(Path(filename).is_relative_to(package) for package in self.packages)
 
+    def is_test(self, filename: str) -> bool:
+        return Path(filename).is_relative_to(self.root / "tests")
+
     def shown(self, filename: str) -> str:
         """A path as the learner would type it, from the course's root."""
         path = Path(filename)
@@ -94,46 +100,38 @@ class Places:
 
 def describe(error: BaseException, places: Places) -> Failure:
     """Say what ``error``, raised in a test, means."""
+    frames = traceback.extract_tb(error.__traceback__)
+    line = next((frame.lineno for frame in reversed(frames) if places.is_test(frame.filename)), None)
     stub = reached_stub(error)
     if stub is not None:
-        return Failure(NOT_STARTED, "", stub)
-    if isinstance(error, pytest.fail.Exception):
-        return _describe_fail(error, places)
-    frames = traceback.extract_tb(error.__traceback__)
-    if isinstance(error, AssertionError) and not _raised_by_learner(frames, places):
-        return Failure(WRONG, _assertion_text(error) + _raised_at(error.__cause__, places))
-    return Failure(
-        CRASHED, "\n".join([_first_words(error), *_place(error, frames, places), *_meaning(error)])
-    )
-
-
-def _describe_fail(error: BaseException, places: Places) -> Failure:
-    """``pytest.fail`` is how a time limit ends a test, and how ``pytest.raises`` says that nothing was raised."""
-    text = str(error)
-    timeout = TIMEOUT.search(text)
-    if timeout is None:
-        return Failure(WRONG, text)
-    frames = traceback.extract_tb(error.__traceback__)
-    lines = [f"ran longer than {float(timeout[1]):g} s and was stopped: is there a loop that never ends?"]
-    return Failure(CRASHED, "\n".join(lines + _place(error, frames, places)))
+        return Failure(NOT_STARTED, "", stub, line)
+    # pytest.fail is how a time limit ends a test, and how pytest.raises says that nothing was raised.
+    failed = isinstance(error, pytest.fail.Exception)
+    timeout = TIMEOUT.search(str(error)) if failed else None
+    if timeout is not None:
+        lines = [f"ran longer than {float(timeout[1]):g} s and was stopped: is there a loop that never ends?"]
+        return Failure(CRASHED, "\n".join(lines + _place(error, frames, places)), line=line)
+    if failed or (isinstance(error, AssertionError) and not _raised_by_learner(frames, places)):
+        return Failure(WRONG, "\n".join(_assertion(error, frames, places)), line=line)
+    lines = [_first_words(error), *_place(error, frames, places), *_meaning(error)]
+    return Failure(CRASHED, "\n".join(lines), line=line)
 
 
 def _raised_by_learner(frames: traceback.StackSummary, places: Places) -> bool:
     return bool(frames) and places.is_learners(frames[-1].filename)
 
 
-def _assertion_text(error: AssertionError) -> str:
+def _assertion(error: BaseException, frames: traceback.StackSummary, places: Places) -> list[str]:
     text = str(error).strip()
+    cause = error.__cause__
     if isinstance(error, CheckFailed):
-        return text
-    return text if text else "an assertion of the test does not hold"
-
-
-def _raised_at(cause: BaseException | None, places: Places) -> str:
-    if cause is None:
-        return ""
-    place = _place(cause, traceback.extract_tb(cause.__traceback__), places)
-    return "\n" + "\n".join(place) if place else ""
+        return [text, *(_place(cause, traceback.extract_tb(cause.__traceback__), places) if cause else [])]
+    # pytest explains a bare assert with lines on where each value came from; the first words say enough.
+    lines = [
+        line for line in text.splitlines() if line.strip() and not line.lstrip().startswith(("+ ", "Use -v"))
+    ]
+    source = next((frame.line for frame in reversed(frames) if places.is_test(frame.filename)), None)
+    return [*lines[:LONGEST_ASSERT], *([f"  in: {source}"] if source else [])]
 
 
 def _first_words(error: BaseException) -> str:
@@ -159,7 +157,7 @@ def _place(error: BaseException, frames: traceback.StackSummary, places: Places)
         frame = mine[-1]
         function = "" if frame.name == "<module>" else f", in {frame.name}"
         return [f"  {places.shown(frame.filename)}:{frame.lineno}{function}", f"    {frame.line}"]
-    tests = [frame for frame in frames if Path(frame.filename).is_relative_to(places.root / "tests")]
+    tests = [frame for frame in frames if places.is_test(frame.filename)]
     if not tests:
         return []
     frame = tests[-1]

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from coursekit import arrays
+from coursekit.backends import Backend
 from coursekit.errors import CourseError
 from coursekit.paths import Course
-from coursekit.tracks import BACKENDS
 
-BORROWED_PACKAGE = BACKENDS["torch"]
+BORROWED_PACKAGE = Backend.TORCH.package
 
 _active: Lab | None = None
 
@@ -37,7 +37,7 @@ class Lab:
         """
         self.backend = backend
         self.device = device
-        self.package = BACKENDS[backend]
+        self.package = Backend(backend).package
         self._course = course or Course.find()
         _require_backend(backend)
         _require_device(backend, device)

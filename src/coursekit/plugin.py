@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,14 +15,16 @@ from typing import Any
 import pytest
 
 from coursekit import lab as lab_module
+from coursekit.backends import Backend
 from coursekit.errors import CourseError
 from coursekit.failures import Failure, Places, describe
+from coursekit.import_path import choose_implementation
 from coursekit.lab import Lab
 from coursekit.manifest import Manifest, load_manifest
 from coursekit.paths import PACKAGES, ROOT_VARIABLE, Course
 from coursekit.progress_line import ProgressLine
 from coursekit.results import CRASHED, PASSED, SKIPPED, TASK_TEST, Report, Result, sentence
-from coursekit.tracks import BACKENDS, DEVICES, covers, track_refusal
+from coursekit.tracks import DEVICES, covers, track_refusal
 
 WEEK_FOLDER = re.compile(r"week_(\d+)")
 DAY_FILE = re.compile(r"test_day_(\d+)\.py")
@@ -33,7 +34,12 @@ TASK_KEY = pytest.StashKey[str]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("coursekit", "the course")
     group.addoption("--impl", choices=("learner", "solution"), default="learner", help="whose code is tested")
-    group.addoption("--backend", choices=tuple(BACKENDS), default="torch", help="the framework of its arrays")
+    group.addoption(
+        "--backend",
+        choices=[backend.value for backend in Backend],
+        default="torch",
+        help="the framework of its arrays",
+    )
     group.addoption("--device", choices=DEVICES, default="cpu", help="where arrays are put")
     group.addoption(
         "--tiny-llm-root", metavar="FOLDER", help="the course's folder, if not the one around you"
@@ -51,7 +57,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     if options.tiny_llm_root:
         os.environ[ROOT_VARIABLE] = str(Path(options.tiny_llm_root).resolve())
     with _usage_errors():
-        _choose_implementation(Course.find(), options.impl)
+        choose_implementation(Course.find(), options.impl)
 
 
 @pytest.hookimpl(trylast=True)  # after pytest has made the reporter that a quiet run replaces
@@ -188,8 +194,9 @@ class TaskPlugin:
                 needs = f"{failure.stub.task} {failure.stub.title}"
         elif report.failed:
             state, message = CRASHED, report.longreprtext
-        file, line, _ = item.location
-        where = f"{file}:{(line or 0) + 1}".replace(os.sep, "/")
+        file, first_line, _ = item.location
+        line = failure.line if failure is not None and failure.line is not None else (first_line or 0) + 1
+        where = f"{file}:{line}".replace(os.sep, "/")
         return Result(item.nodeid, task, sentence(item.name), state, report.duration, message, where, needs)
 
     def _place_of(self, item: pytest.Item) -> tuple[int, int] | None:
@@ -221,20 +228,6 @@ class TaskPlugin:
         if not covers(self._course, self._lab.package, lesson):
             reason = track_refusal(self._course, self._lab.package, self._manifest)
             item.add_marker(pytest.mark.skip(reason=reason))
-
-
-def _choose_implementation(course: Course, impl: str) -> None:
-    """Make `import tiny_llm` find the implementation under test, here and in child processes."""
-    folders = [course.starter().parent] + ([course.solution().parent] if impl == "solution" else [])
-    for folder in map(str, folders):
-        sys.path[:] = [folder, *(entry for entry in sys.path if entry != folder)]
-    rest = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
-    wanted = [str(folder) for folder in reversed(folders)]
-    os.environ["PYTHONPATH"] = os.pathsep.join([*wanted, *(entry for entry in rest if entry not in wanted)])
-    os.environ[ROOT_VARIABLE] = str(course.root)
-    # A run before this one in the same process may have imported the other implementation.
-    for name in [name for name in sys.modules if name.partition(".")[0] in PACKAGES]:
-        del sys.modules[name]
 
 
 def _silence_terminal(config: pytest.Config) -> None:

@@ -112,7 +112,7 @@ def _next(survey: Survey) -> Text:
     if found is None:
         return Text("Every task is done. See your engine run: pdm run smoke")
     lesson, task = found
-    option = " --backend mlx" if survey.package == Backend.MLX.package else ""
+    option = next(backend.option for backend in Backend if backend.package == survey.package)
     return Text(
         f"Next:   {task.label}, {task.title}\n"
         f"Read:   book/src/{lesson.chapter} (pdm run book)\n"

@@ -53,6 +53,7 @@ def run_pytest(course: Course, arguments: list[str], quiet: bool) -> Outcome:
         if report is not None and not report.finished and code != INTERRUPTED:
             running = report_file.with_suffix(".running")
             if running.is_file():
+                print(flush=True)  # the line of marks was left open
                 _add_victim(report, running.read_text(encoding="utf-8"), code, said, course)
         return Outcome(code, report, said)
 
@@ -105,7 +106,7 @@ def _add_victim(report: Report, test_id: str, code: int, said: str, course: Cour
 def _last_words(code: int, said: str, course: Course) -> str:
     if "Timeout" in said:
         return "it ran for too long and was stopped: is there a loop that never ends?"
-    lines = [f"Python itself stopped ({_reason(code)}): the tests after this one did not run"]
+    lines = [f"Python itself stopped ({_reason(code)}); later tests did not run"]
     for frame in FRAME.finditer(said):
         path = Path(frame["file"])
         if path.is_relative_to(course.root / "src") or path.is_relative_to(course.root / "solutions"):

@@ -106,7 +106,7 @@ def _anchor(model: Sequence[ast.stmt], binder: ast.stmt, body: Sequence[ast.stmt
 def _insert(source: str, tree: ast.Module, anchor: ast.stmt | None, text: str) -> str:
     newline = newline_of(source)
     text = re.sub(r"\r\n|\r|\n", newline, text)
-    anchor = anchor or _head(tree)
+    anchor = anchor or _last_import(tree)
     if anchor is None:
         start = len(source) - len(source.removeprefix(BYTE_ORDER_MARK))
         return source[:start] + text + newline + source[start:]
@@ -115,18 +115,12 @@ def _insert(source: str, tree: ast.Module, anchor: ast.stmt | None, text: str) -
     return source[:end] + newline * (1 if is_import else 3) + text + source[end:]
 
 
-def _head(tree: ast.Module) -> ast.stmt | None:
-    """The last of the statements that must come first: the docstring and imports from `__future__`."""
-    head: ast.stmt | None = None
-    for statement in tree.body:
-        match statement:
-            case ast.Expr(value=ast.Constant(value=str())) if head is None:
-                head = statement
-            case ast.ImportFrom(module="__future__"):
-                head = statement
-            case _:
-                break
-    return head
+def _last_import(tree: ast.Module) -> ast.stmt | None:
+    """The last import, or the docstring that comes before any."""
+    imports = [statement for statement in tree.body if isinstance(statement, ast.Import | ast.ImportFrom)]
+    if imports:
+        return imports[-1]
+    return tree.body[0] if ast.get_docstring(tree, clean=False) is not None else None
 
 
 def _text_of(starter: str, binder: ast.stmt, wanted: str) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rich import box
+from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -12,12 +13,17 @@ from coursekit.manifest import FunctionRef, Task
 from coursekit.paths import Course
 
 
-def functions_table(course: Course, package: str, changed: Mapping[Task, Sequence[FunctionRef]]) -> Table:
-    """One row a task: its name and title, the file, the functions."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_header=False)
-    for task, refs in changed.items():
-        for file in sorted({ref.file for ref in refs}):
-            path = (course.starter(package) / file).relative_to(course.root).as_posix()
+def print_functions(
+    console: Console, course: Course, package: str, changed: Mapping[Task, Sequence[FunctionRef]]
+) -> None:
+    """Print each file with a row a task below it: the task's name, its title, its functions there."""
+    for file in dict.fromkeys(ref.file for refs in changed.values() for ref in refs):
+        table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+        for task, refs in changed.items():
             names = ", ".join(ref.qualname for ref in refs if ref.file == file)
-            table.add_row(Text(task.name), Text(task.title), Text(f"{path}: {names}"))
-    return table
+            if names:
+                table.add_row(Text(task.name), Text(task.title), Text(names))
+        path = (course.starter(package) / file).relative_to(course.root).as_posix()
+        console.print()
+        console.print(Text(path, "bold"))
+        console.print(Padding(table, (0, 0, 0, 2)))

@@ -12,7 +12,7 @@ from coursekit.errors import CourseError
 from coursekit.files import write_files
 from coursekit.manifest import Lesson, Task, list_tasks, load_manifest
 from coursekit.paths import Course
-from coursekit.report import functions_table
+from coursekit.report import print_functions
 from coursekit.state import State, save_copies
 from coursekit.transplant import Learner
 
@@ -27,19 +27,19 @@ def reset(
 ) -> None:
     """Put the stubs of a day, or of one of its tasks, back, so that you can write it again.
 
-    Your files are copied to .course/backups first. The rest of each file stays exactly as it is.
+    Your files are copied to .course/backups first. The rest of each stays as it is.
     """
     course = Course.find()
     manifest = load_manifest(course)
     lesson = manifest.lesson(f"{week}.{day}")
     tasks = _chosen(lesson, task)
     learner = Learner(course, backend.package, manifest)
-    there = {each: [ref for ref in each.implements if learner.has(ref)] for each in tasks}
+    there = {each: [ref for ref in each.implements if learner.should_have(ref)] for each in tasks}
     if not any(there.values()):
         raise CourseError(
             f"{backend.package} has nothing of Day {lesson.name}: leave --backend {backend} out"
         )
-    written = {each: [ref for ref in refs if not learner.is_stub(ref)] for each, refs in there.items()}
+    written = {each: [ref for ref in refs if not learner.has_stub(ref)] for each, refs in there.items()}
     changed = [ref for refs in written.values() for ref in refs]
     console = Console(highlight=False, soft_wrap=True)
     if not changed:
@@ -54,12 +54,13 @@ def reset(
             state.forget(backend.package, each.name, refs)
     state.save()
     console.print(f"Stubs are back in {_what(lesson, task)}:")
-    console.print(functions_table(course, backend.package, written))
+    print_functions(console, course, backend.package, written)
+    console.print()
     for what in plan.added:
-        console.print(f"Was missing and is back: {what}", markup=False)
+        console.print(f"Was missing, is back: {what}", markup=False)
     if copies:
-        console.print(f"\nYour code as it was: {copies.relative_to(course.root).as_posix()}", markup=False)
-    console.print(f"Begin again:         {lesson.test_command}", markup=False)
+        console.print(f"Your code as it was:  {copies.relative_to(course.root).as_posix()}", markup=False)
+    console.print(f"Begin again:          {lesson.test_command}{backend.option}", markup=False)
 
 
 def _chosen(lesson: Lesson, number: int | None) -> list[Task]:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from coursekit.backends import Backend
 from coursekit.board import Board, earned
 from coursekit.errors import CourseError
 from coursekit.implementation import Impl
@@ -23,9 +24,9 @@ from coursekit.pytest_process import (
     run_child,
     run_pytest,
 )
-from coursekit.results import SKIPPED, Report
+from coursekit.results import Report
 from coursekit.state import State
-from coursekit.tracks import BACKENDS, covers, track_refusal
+from coursekit.tracks import covers, track_refusal
 
 # Arguments of pytest that ask for its own output: with any of them it is not silenced.
 TALKATIVE = (
@@ -43,11 +44,6 @@ TALKATIVE = (
     "--durations",
 )
 TALKATIVE_TOO = ("--showlocals", "--setup-", "--fixtures", "--markers", "--help", "--version", "--full-trace")
-
-
-class Backend(StrEnum):
-    TORCH = "torch"
-    MLX = "mlx"
 
 
 class Device(StrEnum):
@@ -85,7 +81,7 @@ def run_tests(
     if outcome.code == USAGE_ERROR or report is None:
         raise refusal(outcome) if quiet else typer.Exit(outcome.code if outcome.code == INTERRUPTED else 2)
     if impl is Impl.LEARNER:
-        record(course, manifest, report, BACKENDS[backend])
+        record(course, manifest, report, backend.package)
     if report.results or report.errors:
         report.interrupted |= outcome.code == INTERRUPTED
         options = _repeated(impl, backend, device)
@@ -111,7 +107,7 @@ def select(
     week: int | None,
     day: int | None,
     impl: Impl = Impl.LEARNER,
-    backend: str = "torch",
+    backend: Backend = Backend.TORCH,
 ) -> tuple[Lesson, ...]:
     """The days to test.
 
@@ -120,7 +116,7 @@ def select(
     """
     if day is not None and week is None:
         raise CourseError(f"--day {day} of which week? Name it: pdm run test --week 1 --day {day}")
-    package = BACKENDS[backend]
+    package = backend.package
     if week is None:
         track = Manifest(tuple(lesson for lesson in manifest.lessons if covers(course, package, lesson)))
         chosen = track.lessons if impl is Impl.SOLUTION else begun_and_next(course, package, track)
@@ -136,7 +132,7 @@ def select(
 
 def record(course: Course, manifest: Manifest, report: Report, package: str) -> None:
     """Keep the results of the tasks all of whose tests ran."""
-    whole = [task for task in report.tasks.values() if task.complete and task.state != SKIPPED]
+    whole = [task for task in report.tasks.values() if task.complete]
     if not whole:
         return
     state = State.load(course)

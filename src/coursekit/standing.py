@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property
 
 from coursekit.errors import CourseError
 from coursekit.manifest import FunctionRef, Lesson, Manifest, Task
-from coursekit.outline import fingerprint, functions, parse, read_source, stub_message
+from coursekit.outline import fingerprint, stub_message
+from coursekit.package import Package
 from coursekit.paths import Course
 from coursekit.state import State
 
@@ -26,26 +25,6 @@ class Standing(Enum):
     @property
     def is_done(self) -> bool:
         return self in (Standing.PASSED, Standing.BORROWED, Standing.SKIPPED)
-
-
-class _File:
-    """One of the learner's files: its functions, or what stops Python from reading it."""
-
-    def __init__(self, course: Course, package: str, file: str) -> None:
-        self._path = course.starter(package) / file
-        self._name = self._path.relative_to(course.root).as_posix()
-        self.problem = ""
-
-    @cached_property
-    def functions(self) -> dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef]] | None:
-        """None where the file is there and can't be read."""
-        if not self._path.is_file():
-            return {}
-        try:
-            return functions(parse(read_source(self._path, self._name), self._name))
-        except CourseError as error:
-            self.problem = str(error)
-            return None
 
 
 @dataclass(frozen=True)
@@ -66,13 +45,14 @@ class Survey:
 
     def __init__(self, course: Course, manifest: Manifest, state: State, package: str) -> None:
         self.package = package
-        self._course, self._state = course, state
-        self._files: dict[str, _File] = {}
+        self._state = state
+        self._learner = Package(course.root, course.starter(package))
+        self._reference = Package(course.root, course.solution(package))
         self.days = [self._day(lesson) for lesson in manifest.lessons]
 
     @property
     def problems(self) -> list[str]:
-        return [file.problem for file in self._files.values() if file.problem]
+        return self._learner.problems()
 
     @property
     def points(self) -> int:
@@ -96,8 +76,8 @@ class Survey:
         return DayStanding(lesson, tasks, earned)
 
     def _refs(self, task: Task) -> list[FunctionRef]:
-        """The task's functions that the package has; the MLX package has only some files."""
-        return [ref for ref in task.implements if (self._course.solution(self.package) / ref.file).is_file()]
+        """The task's functions that the package has; the MLX package has only some."""
+        return [ref for ref in task.implements if self._reference.find(ref) is not None]
 
     def _standing(self, task: Task) -> Standing:
         marks = [self._mark(ref) for ref in self._refs(task)]
@@ -116,9 +96,8 @@ class Survey:
 
     def _mark(self, ref: FunctionRef) -> str | None:
         """The function's fingerprint; None for a stub or a missing function, "" where its file can't be read."""
-        found = self._files.setdefault(ref.file, _File(self._course, self.package, ref.file)).functions
-        if found is None:
+        try:
+            found = self._learner.find(ref)
+        except CourseError:
             return ""
-        if ref.qualname not in found or stub_message(found[ref.qualname][-1]) is not None:
-            return None
-        return fingerprint(found[ref.qualname][-1])
+        return None if found is None or stub_message(found) is not None else fingerprint(found)

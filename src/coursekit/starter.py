@@ -39,17 +39,26 @@ def assemble(
         CourseError: a file of the reference can't be read or is not Python.
     """
     folder = course.solution(package)
-    contents = {}
-    for path in package_files(folder):
-        file = path.relative_to(folder).as_posix()
-        messages = {
-            ref.qualname: task.stub_message
-            for task in manifest.tasks()
-            for ref in task.implements
-            if ref.file == file and ref not in solved
-        }
-        contents[file] = _stubbed(course, path, messages) if messages else path.read_bytes()
-    return contents
+    files = [path.relative_to(folder).as_posix() for path in package_files(folder)]
+    return {file: assemble_file(course, manifest, package, file, solved) for file in files}
+
+
+def assemble_file(
+    course: Course, manifest: Manifest, package: str, file: str, solved: Container[FunctionRef] = frozenset()
+) -> bytes:
+    """One file of `assemble`.
+
+    Raises:
+        CourseError: the file can't be read or is not Python.
+    """
+    path = course.solution(package) / file
+    messages = {
+        ref.qualname: task.stub_message
+        for task in manifest.tasks()
+        for ref in task.implements
+        if ref.file == file and ref not in solved
+    }
+    return _stubbed(course, path, messages) if messages else path.read_bytes()
 
 
 def package_files(folder: Path) -> list[Path]:

@@ -5,20 +5,17 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+from coursekit.backends import Backend
 from coursekit.manifest import Lesson, Manifest
 from coursekit.outline import functions, parse, read_source
 from coursekit.paths import Course
 
-BACKENDS = {
-    "torch": "tiny_llm",
-    "mlx": "tiny_llm_mlx",
-}  # the framework of the arrays -> the package that uses it
 DEVICES = ("cpu", "cuda", "mps")
 
 
 def covers(course: Course, package: str, lesson: Lesson) -> bool:
     """Whether ``package`` has a reference of every function that the day asks for."""
-    if package == BACKENDS["torch"]:
+    if package == Backend.TORCH.package:
         return True
     return all(ref.qualname in _defined(course.solution(package) / ref.file) for ref in lesson.functions)
 

@@ -8,11 +8,12 @@ from itertools import groupby
 from pathlib import Path
 
 from coursekit.manifest import FunctionRef, Manifest
-from coursekit.outline import functions, parse, read_source, stubbed, used_names
+from coursekit.outline import functions, parse, read_source, stub_message, used_names
+from coursekit.package import Package
 from coursekit.paths import Course
 from coursekit.repair import add_function, add_names
 from coursekit.source import replace_function
-from coursekit.starter import generate
+from coursekit.starter import assemble_file
 
 
 @dataclass
@@ -35,31 +36,30 @@ class Learner:
         self._course = course
         self._manifest = manifest
         self._starter: dict[str, str] = {}
-        self._stubs: dict[str, dict[str, str]] = {}
+        self._own = Package(course.root, course.starter(package))
+        self._reference = Package(course.root, course.solution(package))
 
-    def has(self, ref: FunctionRef) -> bool:
+    def should_have(self, ref: FunctionRef) -> bool:
         """Whether the function is part of this package; the MLX package has only some."""
-        path = self._course.solution(self.package) / ref.file
-        return path.is_file() and ref.qualname in functions(
-            parse(read_source(path, self._name(path)), self._name(path))
-        )
+        return self._reference.find(ref) is not None
 
-    def is_stub(self, ref: FunctionRef) -> bool:
-        """Whether the function is a stub still.
+    def has_stub(self, ref: FunctionRef) -> bool:
+        """Whether the function is there and is a stub still.
 
         Raises:
             CourseError: the learner's file is not Python.
         """
-        if ref.file not in self._stubs:
-            self._stubs[ref.file] = stubbed(self.text(ref.file), self._name(self.path(ref.file)))
-        return ref.qualname in self._stubs[ref.file]
+        found = self._own.find(ref)
+        return found is not None and stub_message(found) is not None
 
-    def is_missing(self, ref: FunctionRef) -> bool:
-        """Whether the learner's file lacks the function: deleted, renamed, or the whole file gone."""
-        name = self._name(self.path(ref.file))
-        return not self.path(ref.file).is_file() or ref.qualname not in functions(
-            parse(self.text(ref.file), name)
-        )
+    def has_code(self, ref: FunctionRef) -> bool:
+        """Whether the function is there and is no stub any more.
+
+        Raises:
+            CourseError: the learner's file is not Python.
+        """
+        found = self._own.find(ref)
+        return found is not None and stub_message(found) is None
 
     def path(self, file: str) -> Path:
         return self._course.starter(self.package) / file
@@ -70,11 +70,9 @@ class Learner:
         return read_source(path, self._name(path)) if path.is_file() else self.starter_text(file)
 
     def starter_text(self, file: str) -> str:
-        if not self._starter:
-            contents = generate(self._course, self.package, self._manifest)
-            self._starter = {
-                name: text.decode("utf-8") for name, text in contents.items() if name.endswith(".py")
-            }
+        if file not in self._starter:
+            content = assemble_file(self._course, self._manifest, self.package, file)
+            self._starter[file] = content.decode("utf-8")
         return self._starter[file]
 
     def reference_text(self, file: str) -> str:
@@ -102,6 +100,7 @@ class Learner:
         for file, group in groupby(sorted(refs), key=lambda ref: ref.file):
             name, starter = self._name(self.path(file)), self.starter_text(file)
             text = self.text(file)
+            result.added += [] if self.path(file).is_file() else [name]
             for ref in group:
                 text, added = _put(text, ref.qualname, starter, donor(file), name)
                 result.added += [f"{name}: {what}" for what in added]

@@ -101,7 +101,7 @@ def count_up(last: int) -> Iterator[int]:
 '''
 
 LESSONS = {
-    "week_1/day_1": '''title = "Rectangles"
+    "week_1/day_1": """title = "Rectangles"
 goal = "Measure rectangles."
 chapter = "week_1/day_1.md"
 
@@ -118,8 +118,8 @@ title = "Perimeter"
 points = 5
 implements = ["shapes.py::perimeter"]
 hints = ["Look at Size.", "All four sides.", "`return 2 * (size.width + size.height)`"]
-''',
-    "week_1/day_2": '''title = "Circles"
+""",
+    "week_1/day_2": """title = "Circles"
 goal = "Measure circles."
 chapter = "week_1/day_2.md"
 stage = "S0 round"
@@ -130,8 +130,8 @@ title = "A circle"
 points = 20
 implements = ["shapes.py::Circle.area", "shapes.py::Circle.__call__"]
 hints = ["Look at TURN.", "Half a turn times the radius squared.", "`return TURN / 2 * square(self.radius)`"]
-''',
-    "week_2/day_1": '''title = "Counting"
+""",
+    "week_2/day_1": """title = "Counting"
 goal = "Count, then add up."
 chapter = "week_2/day_1.md"
 
@@ -148,18 +148,18 @@ title = "A sum"
 points = 15
 implements = ["counting.py::total"]
 hints = ["Use the first task.", "Add up what it yields.", "`return sum(count_up(last))`"]
-''',
+""",
 }
 
 TESTS = {
-    "week_1/test_day_1.py": '''def test_task_1_multiplies_width_by_height(lab):
+    "week_1/test_day_1.py": """def test_task_1_multiplies_width_by_height(lab):
     assert lab.shapes.area(lab.shapes.Size(2, 3)) == 6
 
 
 def test_task_2_goes_all_the_way_round(lab):
     assert lab.shapes.perimeter(lab.shapes.Size(2, 3)) == 10
-''',
-    "week_1/test_day_2.py": '''import math
+""",
+    "week_1/test_day_2.py": """import math
 
 
 def test_task_1_has_the_area_of_a_circle(lab):
@@ -168,14 +168,14 @@ def test_task_1_has_the_area_of_a_circle(lab):
 
 def test_task_1_starts_on_the_x_axis(lab):
     assert lab.shapes.Circle(2.0)(0.0) == (2.0, 0.0)
-''',
-    "week_2/test_day_1.py": '''def test_task_1_counts_from_one(lab):
+""",
+    "week_2/test_day_1.py": """def test_task_1_counts_from_one(lab):
     assert list(lab.counting.count_up(3)) == [1, 2, 3]
 
 
 def test_task_2_adds_up(lab):
     assert lab.counting.total(4) == 10
-''',
+""",
 }
 
 

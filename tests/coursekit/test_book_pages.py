@@ -18,7 +18,7 @@ import pytest
 from books import MANIFEST, make_book
 
 from coursekit.book.boxes import expand
-from coursekit.book.command import find_mdbook, run_mdbook
+from coursekit.book.command import check_port, find_mdbook, run_mdbook
 from coursekit.book.markdown import Page
 from coursekit.book.preprocessor import expand_book, main
 from coursekit.errors import CourseError
@@ -30,8 +30,8 @@ def test_a_task_box_says_what_to_write_how_to_test_it_and_where_hints_are():
     assert "Task 1.3.2" in text
     assert "Queries &amp; &lt;groups&gt;" in text
     assert "1 point<" in text
-    assert "<code>src/tiny_llm/attention.py</code>: <code>grouped</code>" in text
-    assert "<code>src/tiny_llm/layers.py</code>: <code>MLP.__call__</code>" in text
+    assert "<code>src/tiny_llm/attention.py</code>, write <code>grouped</code>." in text
+    assert "<code>src/tiny_llm/layers.py</code>, write <code>MLP.__call__</code>" in text
     assert "pdm run test --week 1 --day 3 -- -k task_2" in text
     assert "pdm run hint 1.3.2" in text
     assert 'id="task-1-3-2"' in text
@@ -164,6 +164,14 @@ def test_a_missing_mdbook_is_one_line_that_says_what_brings_it(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
     with pytest.raises(CourseError, match="pdm install"):
         find_mdbook()
+
+
+def test_a_port_that_is_taken_is_one_line_that_names_the_way_out():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(CourseError, match="--port"):
+            check_port(taken.getsockname()[1])
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT to send to one process")

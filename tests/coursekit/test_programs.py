@@ -31,7 +31,7 @@ def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
 def untouched(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the course in which the learner has written nothing."""
     course, root = Course.find(), tmp_path_factory.mktemp("course")
-    for name in ("lessons", "solutions"):
+    for name in ("lessons", "solutions", "tests/golden"):
         shutil.copytree(course.root / name, root / name)
     shutil.copy(course.root / "pyproject.toml", root)
     for name, content in generate(course, "tiny_llm", load_manifest(course)).items():

@@ -14,9 +14,10 @@ import torch
 from gguf import GGUFValueType
 from huggingface_hub import errors as hub_errors
 from safetensors.torch import load_file, save_file
+from tiny_models import FAMILIES, random_model, write_gguf
+
 from tiny_llm.tokenizer import load_tokenizer
 from tiny_llm.weights import WeightsError, load_weights
-from tiny_models import FAMILIES, random_model, write_gguf
 
 
 def message(load: Callable[..., object], *arguments: Any) -> str:
@@ -34,14 +35,14 @@ def model() -> Any:
     return random_model(FAMILIES["llama"])
 
 
-@pytest.fixture()
+@pytest.fixture
 def folder(tmp_path: Path, model: Any) -> Path:
     """It, as a Hugging Face folder."""
     model.save_pretrained(tmp_path / "folder")
     return tmp_path / "folder"
 
 
-@pytest.fixture()
+@pytest.fixture
 def change_config(folder: Path) -> Callable[..., Path]:
     """A function that changes the folder's config.json; a value of None removes the key."""
 
@@ -54,7 +55,9 @@ def change_config(folder: Path) -> Callable[..., Path]:
     return change
 
 
-@pytest.mark.parametrize("source", ["no-such-model", "./org/name", "models/x.gguf", "/no/such/folder", "a/b/c"])
+@pytest.mark.parametrize(
+    "source", ["no-such-model", "./org/name", "models/x.gguf", "/no/such/folder", "a/b/c"]
+)
 def test_a_wrong_path_is_answered_with_what_can_be_given(source: str) -> None:
     for load in (load_weights, load_tokenizer):
         text = message(load, source)
@@ -230,4 +233,6 @@ def test_a_hub_model_is_loaded_from_the_folder_that_the_hub_gives(
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
     assert load_weights("some-organisation/some-model").config == load_weights(folder).config
-    assert not any(pattern.endswith((".bin", ".onnx", ".gguf")) for pattern in asked["some-organisation/some-model"])
+    assert not any(
+        pattern.endswith((".bin", ".onnx", ".gguf")) for pattern in asked["some-organisation/some-model"]
+    )

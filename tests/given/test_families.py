@@ -9,7 +9,6 @@ import gguf
 import pytest
 import torch
 from gguf import GGMLQuantizationType
-from tiny_llm.weights import load_weights
 from tiny_models import (
     BLOCKS,
     FAMILIES,
@@ -20,21 +19,26 @@ from tiny_models import (
     write_gguf,
 )
 
-TOLERANCE = {"rtol": 0.0, "atol": 1e-4}
+from tiny_llm.weights import load_weights
+
+
+def assert_same_logits(actual: torch.Tensor, expected: torch.Tensor) -> None:
+    """All logits within 1e-4."""
+    torch.testing.assert_close(actual, expected, rtol=0.0, atol=1e-4)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_safetensors_folder_gives_the_logits_of_transformers(family: str, tmp_path: Path) -> None:
     model = random_model(FAMILIES[family])
     model.save_pretrained(tmp_path)
-    torch.testing.assert_close(our_logits(model, tmp_path), expected_logits(model), **TOLERANCE)
+    assert_same_logits(our_logits(model, tmp_path), expected_logits(model))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_gguf_file_gives_the_logits_of_transformers(family: str, tmp_path: Path) -> None:
     model = random_model(FAMILIES[family])
     source = write_gguf(tmp_path / "model.gguf", model)
-    torch.testing.assert_close(our_logits(model, source), expected_logits(model), **TOLERANCE)
+    assert_same_logits(our_logits(model, source), expected_logits(model))
 
 
 @pytest.mark.parametrize("family", ["llama tied", "qwen2", "qwen3"])
@@ -42,7 +46,7 @@ def test_shards_with_an_index_are_read_as_one_model(family: str, tmp_path: Path)
     model = random_model(FAMILIES[family])
     model.save_pretrained(tmp_path, max_shard_size="20KB")
     assert len(list(tmp_path.glob("*.safetensors"))) > 2
-    torch.testing.assert_close(our_logits(model, tmp_path), expected_logits(model), **TOLERANCE)
+    assert_same_logits(our_logits(model, tmp_path), expected_logits(model))
 
 
 def test_the_config_says_what_the_family_is(tmp_path: Path) -> None:
@@ -74,7 +78,7 @@ def test_a_config_written_by_an_older_transformers_is_understood(tmp_path: Path)
     del config["rope_parameters"], config["layer_types"]
     config |= {"rope_theta": 5000.0, "rope_scaling": None, "sliding_window": 32, "use_sliding_window": False}
     path.write_text(json.dumps(config))
-    torch.testing.assert_close(our_logits(model, tmp_path), expected_logits(model), **TOLERANCE)
+    assert_same_logits(our_logits(model, tmp_path), expected_logits(model))
 
 
 def test_every_end_id_of_the_generation_config_counts(tmp_path: Path) -> None:
@@ -103,7 +107,10 @@ def test_quantised_matrices_equal_the_gguf_packages_own_dequantisation(kind: str
         return back
 
     layer = "model.layers.1"
-    query, key = rounded(f"{layer}.self_attn.q_proj.weight", 4), rounded(f"{layer}.self_attn.k_proj.weight", 2)
+    query, key = (
+        rounded(f"{layer}.self_attn.q_proj.weight", 4),
+        rounded(f"{layer}.self_attn.k_proj.weight", 2),
+    )
     qkv = torch.cat([query, key, rounded(f"{layer}.self_attn.v_proj.weight")])
     gate_up = torch.cat([rounded(f"{layer}.mlp.gate_proj.weight"), rounded(f"{layer}.mlp.up_proj.weight")])
     assert torch.equal(weights.tensor("blocks.1.qkv.weight"), qkv)
@@ -132,7 +139,7 @@ def test_a_folder_stored_in_bfloat16_loads_as_float32(tmp_path: Path) -> None:
         parameter.data = parameter.data.bfloat16().float()
     expected = expected_logits(model)
     model.to(torch.bfloat16).save_pretrained(tmp_path)
-    torch.testing.assert_close(our_logits(model, tmp_path), expected, **TOLERANCE)
+    assert_same_logits(our_logits(model, tmp_path), expected)
 
 
 @pytest.mark.parametrize("device", ["cuda", "mps"])
@@ -142,4 +149,6 @@ def test_weights_on_an_accelerator_give_the_same_logits(device: str, tmp_path: P
     model = random_model(FAMILIES["qwen2"])
     source = write_gguf(tmp_path / "model.gguf", model)
     assert load_weights(source, device=device).tensor("norm.weight").device.type == device
-    torch.testing.assert_close(our_logits(model, source, device=device), expected_logits(model), rtol=0, atol=1e-3)
+    torch.testing.assert_close(
+        our_logits(model, source, device=device), expected_logits(model), rtol=0, atol=1e-3
+    )

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 import transformers
 from gguf import GGMLQuantizationType
+
 from tiny_llm.model import Transformer
 from tiny_llm.weights import load_weights
 
@@ -26,7 +27,12 @@ SIZES: dict[str, Any] = {
 ROPE = {"rope_theta": 5000.0, "rope_type": "default"}
 FAMILIES: dict[str, Any] = {
     "llama": transformers.LlamaConfig(
-        **SIZES, rope_parameters=ROPE, hidden_size=48, num_attention_heads=6, num_key_value_heads=2, head_dim=8
+        **SIZES,
+        rope_parameters=ROPE,
+        hidden_size=48,
+        num_attention_heads=6,
+        num_key_value_heads=2,
+        head_dim=8,
     ),
     "llama tied": transformers.LlamaConfig(
         **SIZES,
@@ -49,7 +55,12 @@ FAMILIES: dict[str, Any] = {
         tie_word_embeddings=True,
     ),
     "qwen3": transformers.Qwen3Config(
-        **SIZES, rope_parameters=ROPE, hidden_size=40, num_attention_heads=6, num_key_value_heads=2, head_dim=14
+        **SIZES,
+        rope_parameters=ROPE,
+        hidden_size=40,
+        num_attention_heads=6,
+        num_key_value_heads=2,
+        head_dim=14,
     ),
     "qwen3 tied": transformers.Qwen3Config(
         **SIZES,

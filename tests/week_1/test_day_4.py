@@ -1,5 +1,6 @@
 """Day 1.4: RMSNorm, SwiGLU, embedding and head."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +18,7 @@ def as_float32(x: np.ndarray) -> np.ndarray:
 
 
 def normal(seed: int, *shape: int) -> np.ndarray:
-    return as_float32(np.random.default_rng(seed).normal(size=shape))
+    return as_float32(np.asarray(np.random.default_rng(seed).normal(size=shape)))
 
 
 def rms_norm(x: np.ndarray, weight: np.ndarray, eps: float = 1e-6) -> np.ndarray:
@@ -188,15 +189,15 @@ def test_task_1_the_result_has_the_dtype_of_x_whatever_the_weight(lab):
 
 @pytest.mark.parametrize("shape", [(), (7,), (3, 5, 8)], ids=["one number", "L", "B L E"])
 def test_task_2_silu_is_x_times_sigmoid(lab, shape):
-    x = as_float32(np.asarray(normal(161, *shape) * 3))
+    x = normal(161, *shape) * 3
     check(
         lab.layers.silu(lab.array(x)),
-        x * sigmoid(x),
+        np.asarray(x * sigmoid(x)),
         name="silu",
         suspects={
             "this is sigmoid(x): times x is missing": lambda: sigmoid(x),
             "this is relu": lambda: np.maximum(x, 0.0),
-            "this is gelu": lambda: x * sigmoid(1.702 * x),
+            "this is gelu": lambda: x * (1 + np.vectorize(math.erf)(x / np.sqrt(2))) / 2,
         },
     )
 

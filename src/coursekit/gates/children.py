@@ -203,8 +203,8 @@ def _redirect(log: Path) -> None:
     for source, target in ((nothing, 0), (output, 1), (output, 2)):
         os.dup2(source, target)
     sys.stdin = os.fdopen(0, closefd=False)
-    sys.stdout = sys.__stdout__ = os.fdopen(1, "w", encoding="utf-8", closefd=False)
-    sys.stderr = sys.__stderr__ = os.fdopen(2, "w", encoding="utf-8", closefd=False)
+    sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    sys.stderr = os.fdopen(2, "w", encoding="utf-8", closefd=False)
 
 
 def _environment(command: Command) -> dict[str, str]:

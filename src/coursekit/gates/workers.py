@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from coursekit.backends import Backend
 from coursekit.gates.children import Child, Command, preload, start
 from coursekit.gates.scratch import Packages, lay_out
 from coursekit.manifest import Lesson
@@ -19,9 +20,11 @@ from coursekit.results import Report, read_report
 
 PAUSE = 0.01
 OUTPUT_SHOWN = 12  # lines
-OPTIONS = ("-p", "coursekit.plugin", "-p", "no:cacheprovider", "-q", "--tb=short")
-# A forked child has the plugins imported already, so pytest says that it can't rewrite their assertions.
-OPTIONS += ("-W", "ignore::pytest.PytestAssertRewriteWarning")
+OPTIONS = (
+    *("-p", "coursekit.plugin", "-p", "no:cacheprovider", "-q", "--tb=short"),
+    # A forked child has the plugins imported already, so pytest says that it can't rewrite their assertions.
+    *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
+)
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class Job:
     packages: Packages
     seconds: float
     tests: tuple[str, ...] = ()
-    backend: str = "torch"
+    backend: Backend = Backend.TORCH
     stop_at_first_failure: bool = False
 
 
@@ -153,7 +156,14 @@ def _start(course: Course, job: Job, parent: Path) -> _Running:
     file = str(tests_of_day(copy, job.lesson))
     arguments = [
         *OPTIONS,
-        *("--rootdir", str(root), "-c", str(root / "pyproject.toml"), "--basetemp", str(temporary / "pytest")),
+        *(
+            "--rootdir",
+            str(root),
+            "-c",
+            str(root / "pyproject.toml"),
+            "--basetemp",
+            str(temporary / "pytest"),
+        ),
         *("--tiny-llm-root", str(root), "--impl", "learner", "--backend", job.backend),
         *("--coursekit-report", str(folder / "report.json")),
         *(["-x"] if job.stop_at_first_failure else []),

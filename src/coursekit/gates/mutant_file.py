@@ -1,0 +1,114 @@
+"""Reads `mutants.toml`: the plausible mistakes, planted in the reference, that a day's tests must notice."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from coursekit.manifest import Lesson, Task
+from coursekit.paths import Course
+
+FEWEST = 2  # mutants a task
+REQUIRED = ("task", "why", "file", "find", "replace")
+OPTIONAL = ("package",)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One mistake: where `find` stands in the package's `file`, `replace` is put.
+
+    place: file and line of its entry, to name it in messages.
+    content: the whole file with the mistake in it.
+    """
+
+    task: Task
+    why: str
+    package: str
+    file: str
+    place: str
+    content: bytes
+
+
+class MutantFile:
+    """One day's `mutants.toml`: `read()` gives the mutants that can be run; `problems` says what is wrong."""
+
+    def __init__(self, course: Course, lesson: Lesson, reference: Mapping[str, Mapping[str, bytes]]) -> None:
+        path = lesson.path.with_name("mutants.toml")
+        self._path = path
+        self._name = path.relative_to(course.root).as_posix()
+        self._lesson = lesson
+        self._tasks = {task.id: task for task in lesson.tasks}
+        self._reference = reference
+        self.problems: list[str] = []
+
+    def read(self) -> list[Mutant]:
+        """The mutants of the file that are fit to run."""
+        if not self._path.is_file():
+            self.problems.append(f"{self._name}: missing; every task needs {FEWEST} mutants or more")
+            return []
+        text = self._path.read_text(encoding="utf-8")
+        try:
+            entries = tomllib.loads(text).get("mutant", [])
+        except tomllib.TOMLDecodeError as error:
+            self.problems.append(f"{self._name}: is not TOML: {error}")
+            return []
+        lines = [
+            1 + text.count("\n", 0, header.start()) for header in re.finditer(r"^\[\[mutant\]\]", text, re.M)
+        ]
+        places = [f"{self._name}:{line}" for line in lines]
+        if len(places) != len(entries):  # headers written in an unusual way
+            places = [f"{self._name}: mutant {number}" for number in range(1, len(entries) + 1)]
+        self._count(entries)
+        mutants = (self._mutant(entry, place) for entry, place in zip(entries, places, strict=True))
+        return [mutant for mutant in mutants if mutant is not None]
+
+    def _count(self, entries: list[dict[str, Any]]) -> None:
+        counts = Counter(entry.get("task") for entry in entries)
+        for task in self._lesson.tasks:
+            if counts[task.id] < FEWEST:
+                self.problems.append(
+                    f"{self._name}: {task.id} ({task.title}) has {counts[task.id]} mutants, needs {FEWEST} or more"
+                )
+
+    def _mutant(self, entry: dict[str, Any], place: str) -> Mutant | None:
+        if fault := self._fault(entry):
+            self.problems.append(f"{place}: {fault}")
+            return None
+        package = entry.get("package", "tiny_llm")
+        content = self._source(entry).replace(entry["find"], entry["replace"])
+        try:
+            compile(content, entry["file"], "exec", dont_inherit=True)
+        except (SyntaxError, ValueError) as error:
+            self.problems.append(f"{place}: {entry['why']!r} is not Python: {error}")
+            return None
+        task = self._tasks[entry["task"]]
+        return Mutant(task, entry["why"], package, entry["file"], place, content.encode("utf-8"))
+
+    def _fault(self, entry: dict[str, Any]) -> str | None:
+        """What is wrong with an entry, or None."""
+        if missing := [key for key in REQUIRED if not isinstance(entry.get(key), str)]:
+            return f"{', '.join(missing)}: missing, or not text"
+        if unknown := sorted(entry.keys() - {*REQUIRED, *OPTIONAL}):
+            return f"unknown key {unknown[0]!r}; known: {', '.join((*REQUIRED, *OPTIONAL))}"
+        if not entry["why"].strip() or not entry["find"]:
+            return "why and find must not be empty"
+        if entry["task"] not in self._tasks:
+            return f"there is no {entry['task']!r}; there are: {', '.join(self._tasks)}"
+        package = entry.get("package", "tiny_llm")
+        if entry["file"] not in self._reference.get(package, {}):
+            return f"{package} has no file {entry['file']!r}"
+        if entry["find"] == entry["replace"]:
+            return f"{entry['why']!r} changes nothing: find and replace are equal"
+        found = self._source(entry).count(entry["find"])
+        if found != 1:
+            return f"{entry['why']!r}: find stands {found} times in {entry['file']}, not once"
+        return None
+
+    def _source(self, entry: dict[str, Any]) -> str:
+        content = self._reference[entry.get("package", "tiny_llm")][entry["file"]]
+        # A TOML text has "\n" for every line end.
+        return content.decode("utf-8").replace("\r\n", "\n")

@@ -1,0 +1,22 @@
+"""Which `tiny_llm` an import finds while tests run."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from coursekit.paths import PACKAGES, ROOT_VARIABLE, Course
+
+
+def choose_implementation(course: Course, impl: str) -> None:
+    """Make `import tiny_llm` find the implementation under test, here and in child processes."""
+    folders = [course.starter().parent] + ([course.solution().parent] if impl == "solution" else [])
+    for folder in map(str, folders):
+        sys.path[:] = [folder, *(entry for entry in sys.path if entry != folder)]
+    rest = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    wanted = [str(folder) for folder in reversed(folders)]
+    os.environ["PYTHONPATH"] = os.pathsep.join([*wanted, *(entry for entry in rest if entry not in wanted)])
+    os.environ[ROOT_VARIABLE] = str(course.root)
+    # A run before this one in the same process may have imported the other implementation.
+    for name in [name for name in sys.modules if name.partition(".")[0] in PACKAGES]:
+        del sys.modules[name]

@@ -1,0 +1,121 @@
+"""The board says how every task stands, what to look at first and what to type next, in 80 columns."""
+
+import io
+
+import pytest
+from courses import make_course, solve
+from rich.console import Console
+
+from coursekit.board import Board
+from coursekit.manifest import load_manifest
+from coursekit.results import Report, Result
+
+MESSAGE = "the area: 1 of 4 values differ\n  the worst at [B=1, H=2]: 0.25 expected, 0.5 found, and so on to the right"
+
+
+@pytest.fixture
+def course(tmp_path):
+    return make_course(tmp_path)
+
+
+def result(task, state, message="", needs=""):
+    return Result(f"tests/x.py::{task}{state}", task, "says so", state, 0.1, message, "tests/x.py:3", needs)
+
+
+def board(course, *results, options="", encoding="utf-8", interrupted=False, errors=()):
+    """What the board of these results looks like."""
+    planned = {task: sum(r.task == task for r in results) for task in {r.task for r in results}}
+    report = Report("learner", "torch", "cpu", planned, list(results), list(errors), 0, interrupted, True)
+    manifest = load_manifest(course)
+    days = {r.task.rpartition(".")[0] for r in results}
+    lessons = tuple(lesson for lesson in manifest.lessons if lesson.name in days)
+    file = io.TextIOWrapper(io.BytesIO(), encoding=encoding, newline="")
+    Board(course, manifest, lessons, report, options, Console(file=file, width=80, highlight=False)).show()
+    file.seek(0)
+    return file.read()
+
+
+def test_every_task_has_a_line_with_state_points_and_title(course):
+    text = board(course, result("1.1.1", "passed"), result("1.1.2", "not started"))
+    assert "Week 1 Day 1  Rectangles" in text
+    assert "✓ passed       10/10  1.1.1  Area" in text
+    assert "○ not started    0/5  1.1.2  Perimeter" in text
+    assert "10 of 15 points" in text
+
+
+def test_the_first_failure_is_told_before_what_is_not_written(course):
+    text = board(course, result("1.1.1", "not started"), result("1.1.2", "wrong", MESSAGE), result("1.2.1", "crashed"))
+    assert "1.1.2 Perimeter: wrong\n  says so  (tests/x.py:3)\n\n    the area: 1 of 4 values differ" in text
+    assert "pdm run test --week 1 --day 1 -- -k task_2" in text
+    assert "pdm run hint 1.1.2" in text
+    assert "Next to write" not in text
+
+
+def test_a_task_that_needs_another_sends_the_learner_there(course):
+    text = board(course, result("2.1.2", "not started", needs="2.1.1 Counting up"))
+    assert "(needs 2.1.1 Counting up first)" in text
+    assert "Next to write: 2.1.1 Counting up\n  open src/tiny_llm/counting.py: count_up" in text
+
+
+def test_only_the_functions_still_to_write_are_named(course):
+    solve(course, "1.2")
+    path = course.starter() / "shapes.py"
+    text = path.read_text(encoding="utf-8")
+    stub = 'raise NotImplementedError("Week 1 Day 2 Task 1: A circle")'
+    path.write_text(text.replace("return TURN / 2 * square(self.radius)", stub), encoding="utf-8")
+    shown = board(course, result("1.2.1", "passed"), result("1.2.1", "not started"))
+    assert "(1 of 2 tests pass)" in shown
+    assert "open src/tiny_llm/shapes.py: Circle.area\n" in shown
+
+
+def test_a_skipped_task_says_why_and_costs_no_points(course):
+    text = board(course, result("1.1.1", "passed"), result("1.1.2", "skipped", "needs a GPU"))
+    assert "– skipped        –/5  1.1.2  Perimeter  (needs a GPU)" in text
+    assert "10 of 10 points" in text
+    assert "Done: Day 1.1." in text
+
+
+def test_a_finished_day_leads_to_the_next_one(course):
+    text = board(course, result("1.1.1", "passed"), result("1.1.2", "passed"))
+    assert "Done: Day 1.1.\nNext is Day 1.2, Circles: Measure circles.\n  read book/src/week_1/day_2.md" in text
+    assert "Next  pdm run test --week 1 --day 2" in text
+
+
+def test_a_part_of_a_day_leads_to_the_rest_of_it(course):
+    text = board(course, result("1.1.1", "passed"))
+    assert "Next  pdm run test --week 1 --day 1   for the rest of the day" in text
+
+
+def test_the_last_day_says_that_it_is_the_last(course):
+    text = board(course, result("2.1.1", "passed"), result("2.1.2", "passed"))
+    assert "There is no further day in the course yet." in text
+
+
+def test_commands_repeat_the_options_of_the_run(course):
+    text = board(course, result("1.1.1", "wrong", MESSAGE), options="--backend mlx")
+    assert "pdm run test --week 1 --day 1 --backend mlx -- -k task_1" in text
+
+
+def test_lines_fit_80_columns_without_colour(course):
+    long = "the worst: " + "word " * 40
+    text = board(course, result("1.1.1", "wrong", long), result("1.1.2", "crashed", long))
+    assert max(map(len, text.splitlines())) <= 80
+    assert "\x1b" not in text
+
+
+def test_a_terminal_without_unicode_still_shows_everything(course):
+    text = board(course, result("1.1.1", "passed"), result("1.1.2", "wrong", "−1 ≠ √D"), encoding="ascii")
+    assert "+ passed" in text
+    assert "x wrong" in text
+    assert "?1 ? ?D" in text
+
+
+def test_a_test_file_that_cannot_be_read_is_shown(course):
+    errors = [{"where": "tests/week_1/test_day_1.py", "message": "E   SyntaxError: invalid syntax"}]
+    text = board(course, result("1.1.1", "passed"), errors=errors)
+    assert "tests/week_1/test_day_1.py can't be read:" in text
+    assert "SyntaxError" in text
+
+
+def test_an_interrupted_run_says_so(course):
+    assert "interrupted: the rest did not run" in board(course, result("1.1.1", "passed"), interrupted=True)

@@ -1,0 +1,177 @@
+"""A failing comparison says in plain words where a result parts from the expected one."""
+
+import re
+
+import numpy as np
+import pytest
+
+from coursekit.check import CheckFailed, check, check_equal, check_raises
+
+RNG = np.random.default_rng(7)
+EXPECTED = RNG.normal(size=(2, 6, 5, 8))
+
+
+def complaint(actual, expected, **options):
+    """What `check` says, with NumPy standing in for a backend."""
+    with pytest.raises(CheckFailed) as failed:
+        check(actual, expected, **{"name": "the output", "framework": "numpy", **options})
+    return str(failed.value)
+
+
+def float32(array):
+    return np.asarray(array, dtype=np.float32)
+
+
+def test_the_right_result_passes(lab):
+    check(lab.array(EXPECTED), EXPECTED, axes="B H L D")
+    check(lab.array([[1, 2]]), np.array([[1, 2]]))
+    check(lab.array([True, False]), np.array([True, False]))
+    check((lab.array(EXPECTED), lab.array(-EXPECTED)), (EXPECTED, -EXPECTED))
+
+
+def test_none_is_the_first_thing_to_be_told():
+    assert complaint(None, EXPECTED) == "the output: None found, a NumPy array expected; is a `return` missing?"
+
+
+def test_an_array_of_another_kind_is_named(lab):
+    with pytest.raises(CheckFailed, match=r"a torch tensor expected, a NumPy array found$"):
+        check(float32(EXPECTED), EXPECTED)
+    with pytest.raises(CheckFailed, match=r"a torch tensor expected, a list found$"):
+        check([1.0], [1.0])
+    with pytest.raises(CheckFailed, match=r"a NumPy array expected, a torch tensor found$"):
+        check(lab.array(EXPECTED), EXPECTED, framework="numpy")
+
+
+def test_the_axis_whose_size_differs_is_named():
+    text = complaint(float32(EXPECTED[:, :2]), EXPECTED, axes="B H L D")
+    assert "shape [2, 6, 5, 8] (B, H, L, D) expected, [2, 2, 5, 8] found" in text
+    assert "axis H: 6 expected, 2 found" in text
+    assert "axis B" not in text
+    assert "axis 1: 6 expected, 2 found" in complaint(float32(EXPECTED[:, :2]), EXPECTED)
+
+
+def test_a_missing_axis_is_counted():
+    assert "4 axes expected, 3 found" in complaint(float32(EXPECTED[0]), EXPECTED, axes="B H L D")
+
+
+def test_a_float64_is_told_before_its_values():
+    text = complaint(EXPECTED + 1, EXPECTED)
+    assert text.startswith("the output: dtype float32 expected, float64 found")
+    assert "likely cause: a float64 array or table came in" in text
+    check(EXPECTED, EXPECTED, dtype=None, framework="numpy")
+
+
+def test_integers_may_be_of_any_size_unless_one_is_asked_for():
+    check(np.array([1, 2], dtype=np.int32), np.array([1, 2]), framework="numpy")
+    assert "dtype int64 expected, int32 found" in complaint(
+        np.array([1, 2], dtype=np.int32), np.array([1, 2]), dtype="int64"
+    )
+    assert "dtype integer expected, float32 found" in complaint(float32([1, 2]), np.array([1, 2]))
+    assert "dtype bool expected, int64 found" in complaint(np.array([1, 0]), np.array([True, False]))
+
+
+def test_nan_is_counted_and_placed():
+    actual = float32(EXPECTED)
+    actual[1, 2, 3, :2] = np.nan
+    text = complaint(actual, EXPECTED, axes="B H L D")
+    assert "2 of 480 values are NaN" in text
+    assert "the first at [B=1, H=2, L=3, D=0]" in text
+
+
+def test_expected_infinities_are_equal_to_themselves_and_others_are_told():
+    mask = np.array([[0.0, -np.inf], [0.0, 0.0]])
+    check(float32(mask), mask, framework="numpy")
+    assert "1 of 4 values should be infinite" in complaint(float32(np.where(mask < 0, -5, mask)), mask)
+    assert "-inf expected, inf found" in complaint(float32(-mask + 0.0), mask)
+    assert "1 of 4 values is infinite" in complaint(float32([[0, -np.inf], [0, np.inf]]), mask)
+
+
+def test_the_worst_value_is_placed_and_the_wrong_ones_counted():
+    actual = float32(EXPECTED)
+    actual[0, 5, 4, 7] += 0.25
+    actual[1, 0, 0, 1] -= 3.5
+    text = complaint(actual, EXPECTED, axes="B H L D")
+    assert "2 of 480 values differ" in text
+    assert "the worst at [B=1, H=0, L=0, D=1]" in text
+    found, expected = float(actual[1, 0, 0, 1]), EXPECTED[1, 0, 0, 1]
+    assert f"{expected:.7g} expected, {found:.7g} found" in text
+    assert "largest error: 3.5 absolute" in text
+
+
+def test_half_precision_has_tolerances_of_its_own(lab):
+    check(lab.array(EXPECTED, "bfloat16"), EXPECTED, dtype="bfloat16")
+    check(lab.array(EXPECTED, "float16"), EXPECTED, dtype="float16")
+    with pytest.raises(CheckFailed, match="values differ"):
+        check(lab.array(lab.numpy(lab.array(EXPECTED, "bfloat16"))), EXPECTED)
+
+
+def test_a_wrong_integer_is_placed():
+    assert complaint(np.array([4, 5, 6]), np.array([4, 7, 6])) == (
+        "the output: 1 of 3 values differ\n  the first at [1]: 7 expected, 5 found"
+    )
+
+
+def test_a_tuple_is_checked_part_by_part():
+    parts = (EXPECTED, -EXPECTED)
+    assert "a tuple of 2 expected, a NumPy array found" in complaint(float32(EXPECTED), parts)
+    assert "a tuple of 2 expected, one of 1 found" in complaint((float32(EXPECTED),), parts)
+    assert complaint((float32(EXPECTED), float32(EXPECTED)), parts).startswith("the output[1]: ")
+
+
+def test_a_plain_value_is_not_an_array(lab):
+    check(3, 3)
+    check(0.1 + 0.2, 0.3)
+    with pytest.raises(CheckFailed, match=r"an int expected, a torch tensor found: tensor\(3\)"):
+        check(lab.array(3), 3)
+    with pytest.raises(CheckFailed, match="an int expected, a bool found"):
+        check(True, 1)
+    with pytest.raises(CheckFailed, match="2 expected, 2.5 found"):
+        check(2.5, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("actual", "expected", "says"),
+    [
+        ([1, 2, 9], [1, 2, 3], "the item differs|1 of the 3 items differ; the first at index 2: 3 expected, 9 found"),
+        ([1, 2], [1, 2, 3], "3 items expected, 2 found"),
+        ((1, 2), [1, 2], "a list expected, a tuple found"),
+        (None, [1], "None found"),
+        ("the cut sat", "the cat sat", "the texts part at character 5"),
+        ("the cat", "the cat sat", "the texts part at character 7"),
+        ({"a": 1, "c": 2}, {"a": 1, "b": 2}, "'b' is missing\n.*'c' does not belong there"),
+        ({"a": 1}, {"a": 2}, "at 'a': 2 expected, 1 found"),
+        (4, 5, "5 expected, 4 found"),
+    ],
+)
+def test_plain_values_say_where_they_part(actual, expected, says):
+    with pytest.raises(CheckFailed) as failed:
+        check_equal(actual, expected, name="the ids")
+    assert re.search(says, str(failed.value))
+    assert str(failed.value).startswith("the ids: ")
+
+
+def refuse(message):
+    raise ValueError(message)
+
+
+def test_an_error_that_must_come_is_given_back():
+    error = check_raises(ValueError, lambda: refuse("top_p must be in (0, 1]"), match="TOP_P")
+    assert "top_p" in str(error)
+    check_raises((KeyError, ValueError), lambda: refuse("no"))
+
+
+def test_an_error_that_does_not_come_or_is_another_is_told():
+    with pytest.raises(CheckFailed, match="a top_p above 1: should be refused with ValueError; .* 3 came back"):
+        check_raises(ValueError, lambda: 3, name="a top_p above 1")
+    with pytest.raises(CheckFailed, match="KeyError or TypeError expected, ValueError raised: no"):
+        check_raises((KeyError, TypeError), lambda: refuse("no"))
+    with pytest.raises(CheckFailed, match="should mention 'top_p'; it says 'no'"):
+        check_raises(ValueError, lambda: refuse("no"), match="top_p")
+
+
+def test_a_stub_is_never_taken_for_the_error_that_must_come():
+    def stub():
+        raise NotImplementedError("Week 1 Day 7 Task 1: Sampling")
+
+    with pytest.raises(NotImplementedError, match="Task 1"):
+        check_raises(RuntimeError, stub)

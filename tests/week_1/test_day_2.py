@@ -1,0 +1,385 @@
+"""Day 1.2: rotary position embeddings.
+
+The oracle takes each pair (a, b) as the complex number a + bi, which a multiplication by e^(iθ) turns by θ.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+
+from coursekit.check import check, check_raises
+
+HALF_SPLIT, INTERLEAVED = "half-split", "interleaved"
+
+
+def normal(seed: int, *shape: int) -> np.ndarray:
+    """Signed random numbers that float32 holds exactly, so that both sides start from the same ones."""
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32).astype(np.float64)
+
+
+def frequency(pair: int, D: int, base: float) -> float:
+    """How many radians pair `pair` turns from one position to the next."""
+    return float(base) ** (-2 * pair / D)
+
+
+def angles_at(positions: Iterable[int], D: int, base: float) -> np.ndarray:
+    """Angle by angle, [L, D/2] in float64."""
+    return np.array([[float(p) * frequency(i, D, base) for i in range(D // 2)] for p in positions])
+
+
+def places(pairing: str, D: int) -> list[tuple[int, int]]:
+    """Where the two numbers of each pair stand in a head."""
+    if pairing == HALF_SPLIT:
+        return [(i, i + D // 2) for i in range(D // 2)]
+    return [(2 * i, 2 * i + 1) for i in range(D // 2)]
+
+
+def turned(x: np.ndarray, angles: np.ndarray, pairing: str) -> np.ndarray:
+    """`x` [B, L, H, D] with each pair turned by `angles`, which broadcast to [B, L, H, D/2]."""
+    D = x.shape[-1]
+    angles = np.broadcast_to(angles, (*x.shape[:-1], D // 2))
+    out = np.zeros(x.shape)
+    for i, (first, second) in enumerate(places(pairing, D)):
+        pair = (x[..., first] + 1j * x[..., second]) * np.exp(1j * angles[..., i])
+        out[..., first], out[..., second] = pair.real, pair.imag
+    return out
+
+
+def rotate(lab, pairing, x, angles, dtype=None):
+    """The learner's rotation of NumPy numbers by NumPy angles."""
+    name = "rotate_half_split" if pairing == HALF_SPLIT else "rotate_interleaved"
+    turn = getattr(lab.positional_encoding, name)
+    return turn(lab.array(x, dtype), lab.array(np.cos(angles)), lab.array(np.sin(angles)))
+
+
+def rotation_suspects(x, angles, pairing):
+    """What the usual mistakes would give."""
+    D = x.shape[-1]
+    other = INTERLEAVED if pairing == HALF_SPLIT else HALF_SPLIT
+    right = turned(x, angles, pairing)
+    half_by_half = np.concatenate([right[..., 0::2], right[..., 1::2]], axis=-1)
+    side_by_side = np.stack([right[..., : D // 2], right[..., D // 2 :]], axis=-1).reshape(x.shape)
+    return {
+        f"the pairs are those of the {other} pairing": lambda: turned(x, angles, other),
+        "the pairs turn the other way: mind the signs": lambda: turned(x, -angles, pairing),
+        "the pairs are right, but the result is put together in the order of the other pairing": (
+            half_by_half if pairing == INTERLEAVED else side_by_side
+        ),
+    }
+
+
+def check_rotation(lab, pairing, x, angles):
+    """Hold the learner's rotation against the complex numbers."""
+    check(
+        rotate(lab, pairing, x, angles),
+        turned(x, angles, pairing),
+        name=f"the {pairing} rotation",
+        axes="B L H D",
+        suspects=rotation_suspects(x, angles, pairing),
+        inputs={"x": x},
+    )
+
+
+def make_rope(lab, head_dim, max_positions, base=10000.0, interleaved=False):
+    """The learner's RoPE on the lab's device."""
+    return lab.positional_encoding.RoPE(
+        head_dim, max_positions, base=base, interleaved=interleaved, device=lab.device
+    )
+
+
+# Task 1: the table
+
+
+@pytest.mark.parametrize(("D", "N", "base"), [(6, 5, 10000.0), (8, 13, 500.0), (2, 4, 10000.0), (10, 7, 1e6)])
+def test_task_1_cos_and_sin_of_position_times_frequency(lab, D, N, base):
+    angles = angles_at(range(N), D, base)
+    cos, sin = np.cos(angles), np.sin(angles)
+    actual = lab.positional_encoding.rope_tables(D, N, base)
+    check(actual, (cos, sin), name="(cos, sin)", axes="position pair", framework="numpy")
+
+
+def test_task_1_the_exponent_is_minus_two_i_over_the_head_size(lab):
+    D, N, base = 8, 11, 10000.0
+    half = np.outer(np.arange(N), [base ** (-i / D) for i in range(D // 2)])
+    upwards = np.outer(np.arange(N), [base ** (2 * i / D) for i in range(D // 2)])
+    angles = angles_at(range(N), D, base)
+    check(
+        lab.positional_encoding.rope_tables(D, N, base)[1],
+        np.sin(angles),
+        name="sin",
+        axes="position pair",
+        framework="numpy",
+        suspects={
+            "the exponent is −i/D; it should be −2i/D": np.sin(half),
+            "the exponent lacks its minus sign": np.sin(upwards),
+            "cos and sin are exchanged": np.cos(angles),
+            "the positions start at 1 instead of 0": np.sin(angles_at(range(1, N + 1), D, base)),
+        },
+    )
+
+
+def test_task_1_position_0_turns_nothing(lab):
+    cos, sin = lab.positional_encoding.rope_tables(6, 3, 10000.0)
+    check(cos[0], np.ones(3), name="cos at position 0", framework="numpy")
+    check(sin[0], np.zeros(3), name="sin at position 0", framework="numpy")
+
+
+def test_task_1_the_first_pair_turns_one_radian_a_position(lab):
+    cos, sin = lab.positional_encoding.rope_tables(4, 9, 777.0)
+    check(cos[:, 0], np.cos(np.arange(9.0)), name="cos of pair 0", axes="position", framework="numpy")
+    check(sin[:, 0], np.sin(np.arange(9.0)), name="sin of pair 0", axes="position", framework="numpy")
+
+
+@pytest.mark.parametrize("base", [10000.0, 1e6])
+def test_task_1_far_positions_are_as_exact_as_near_ones(lab, base):
+    D, far = 12, [29_993, 29_999, 30_000]
+    angles = angles_at(far, D, base)
+    rounded = np.array([frequency(i, D, base) for i in range(D // 2)], np.float32)
+    cos, sin = lab.positional_encoding.rope_tables(D, 30_001, base)
+    for table, name, of in ((cos, "cos", np.cos), (sin, "sin", np.sin)):
+        check(
+            table[far],
+            of(angles),
+            name=f"{name} near position 30,000",
+            axes="position pair",
+            framework="numpy",
+            suspects={
+                "the angles are computed in float32: their error grows with the position": of(
+                    np.outer(np.array(far, np.float32), rounded)
+                ),
+                "the frequencies are rounded to float32: the angles' error grows with the position": of(
+                    np.outer(far, rounded.astype(np.float64))
+                ),
+            },
+        )
+
+
+# Tasks 2 and 3: the two rotations
+
+
+def test_task_2_the_example_of_the_chapter(lab):
+    x = np.array([1.0, 2.0, 3.0, 4.0]).reshape(1, 1, 1, 4)
+    check_rotation(lab, HALF_SPLIT, x, np.array([np.pi / 2, np.pi]))
+
+
+def test_task_3_the_example_of_the_chapter(lab):
+    x = np.array([1.0, 2.0, 3.0, 4.0]).reshape(1, 1, 1, 4)
+    check_rotation(lab, INTERLEAVED, x, np.array([np.pi / 2, np.pi]))
+
+
+SHAPES = pytest.mark.parametrize(
+    ("B", "L", "H", "D"), [(2, 5, 3, 8), (1, 7, 2, 6), (3, 1, 4, 10), (1, 4, 5, 2)], ids=str
+)
+
+
+@SHAPES
+def test_task_2_each_pair_is_turned_by_its_angle(lab, B, L, H, D):
+    check_rotation(lab, HALF_SPLIT, normal(2201, B, L, H, D), normal(2202, 1, L, 1, D // 2) * 3)
+
+
+@SHAPES
+def test_task_3_each_pair_is_turned_by_its_angle(lab, B, L, H, D):
+    check_rotation(lab, INTERLEAVED, normal(2301, B, L, H, D), normal(2302, 1, L, 1, D // 2) * 3)
+
+
+ANGLE_SHAPES = pytest.mark.parametrize(
+    "shape",
+    [(2, 5, 1, 4), (2, 5, 3, 4), (5, 1, 4), (1, 1, 1, 4)],
+    ids=lambda shape: "x".join(map(str, shape)),
+)
+
+
+@ANGLE_SHAPES
+def test_task_2_angles_broadcast_over_rows_and_heads(lab, shape):
+    check_rotation(lab, HALF_SPLIT, normal(2203, 2, 5, 3, 8), normal(2204, *shape) * 3)
+
+
+@ANGLE_SHAPES
+def test_task_3_angles_broadcast_over_rows_and_heads(lab, shape):
+    check_rotation(lab, INTERLEAVED, normal(2303, 2, 5, 3, 8), normal(2304, *shape) * 3)
+
+
+def check_lengths(lab, pairing, x, angles):
+    result = lab.numpy(rotate(lab, pairing, x, angles)).astype(np.float64)
+    for first, second in places(pairing, x.shape[-1]):
+        check(
+            lab.array(np.hypot(result[..., first], result[..., second])),
+            np.hypot(x[..., first], x[..., second]),
+            name=f"the length of the pair ({first}, {second})",
+            axes="B L H",
+        )
+
+
+def test_task_2_no_pair_changes_its_length(lab):
+    check_lengths(lab, HALF_SPLIT, normal(2205, 2, 5, 3, 8), normal(2206, 1, 5, 1, 4) * 10)
+
+
+def test_task_3_no_pair_changes_its_length(lab):
+    check_lengths(lab, INTERLEAVED, normal(2305, 2, 5, 3, 8), normal(2306, 1, 5, 1, 4) * 10)
+
+
+def check_half_precision(lab, pairing, dtype):
+    x, angles = normal(2207, 2, 5, 3, 8), normal(2208, 1, 5, 1, 4) * 3
+    x = lab.numpy(lab.array(x, dtype)).astype(np.float64)
+    check(
+        rotate(lab, pairing, x, angles, dtype),
+        turned(x, angles, pairing),
+        name=f"the {pairing} rotation of {dtype} numbers",
+        axes="B L H D",
+        dtype=dtype,
+    )
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_task_2_the_dtype_of_x_is_kept(lab, dtype):
+    check_half_precision(lab, HALF_SPLIT, dtype)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_task_3_the_dtype_of_x_is_kept(lab, dtype):
+    check_half_precision(lab, INTERLEAVED, dtype)
+
+
+def check_input_unchanged(lab, pairing):
+    x, angles = normal(2209, 2, 5, 3, 8), normal(2210, 1, 5, 1, 4)
+    given = lab.array(x)
+    name = "rotate_half_split" if pairing == HALF_SPLIT else "rotate_interleaved"
+    getattr(lab.positional_encoding, name)(given, lab.array(np.cos(angles)), lab.array(np.sin(angles)))
+    check(given, x, name="x, after the rotation", axes="B L H D")
+
+
+def test_task_2_x_itself_is_left_as_it_was(lab):
+    check_input_unchanged(lab, HALF_SPLIT)
+
+
+def test_task_3_x_itself_is_left_as_it_was(lab):
+    check_input_unchanged(lab, INTERLEAVED)
+
+
+def test_task_3_the_two_pairings_differ_only_in_the_order_of_the_numbers(lab):
+    x, angles = normal(2307, 2, 5, 3, 8), normal(2308, 1, 5, 1, 4)
+    # Even places first, then odd ones: takes interleaved pairs to half-split ones.
+    order = [0, 2, 4, 6, 1, 3, 5, 7]
+    interleaved = lab.numpy(rotate(lab, INTERLEAVED, x, angles))
+    check(
+        rotate(lab, HALF_SPLIT, x[..., order], angles),
+        interleaved[..., order],
+        name="half-split after reordering",
+        axes="B L H D",
+    )
+
+
+# Task 4: a run of positions
+
+
+@pytest.mark.parametrize(("start", "stop"), [(0, 5), (3, 8), (9, 10), (7, 20), (0, 20)])
+def test_task_4_the_angles_of_a_run_of_positions(lab, start, stop):
+    D, base = 6, 300.0
+    cos, sin = make_rope(lab, D, 20, base).angles(slice(start, stop))
+    angles = angles_at(range(start, stop), D, base)[None, :, None]
+    from_zero = angles_at(range(stop - start), D, base)[None, :, None]
+    for table, name, of in ((cos, "cos", np.cos), (sin, "sin", np.sin)):
+        check(
+            table,
+            of(angles),
+            name=f"{name} for slice({start}, {stop})",
+            axes="B L H pair",
+            suspects={"the positions are counted from 0 instead of the slice's start": of(from_zero)}
+            if start
+            else None,
+        )
+
+
+@pytest.mark.parametrize("stop", [1, 4, 12])
+def test_task_4_a_slice_without_a_start_begins_at_0(lab, stop):
+    D = 8
+    cos, sin = make_rope(lab, D, 12).angles(slice(None, stop))
+    angles = angles_at(range(stop), D, 10000.0)[None, :, None]
+    check(cos, np.cos(angles), name=f"cos for slice(None, {stop})", axes="B L H pair")
+    check(sin, np.sin(angles), name=f"sin for slice(None, {stop})", axes="B L H pair")
+
+
+@pytest.mark.parametrize(("start", "stop"), [(0, 13), (11, 13), (12, 13), (20, 25)])
+def test_task_4_a_slice_past_the_table_is_refused(lab, start, stop):
+    rope = make_rope(lab, 6, 12)
+    check_raises(
+        ValueError, lambda: rope.angles(slice(start, stop)), name=f"slice({start}, {stop}) of 12 positions"
+    )
+
+
+@pytest.mark.parametrize(("start", "stop"), [(-2, 3), (-3, -1), (5, 3)])
+def test_task_4_a_slice_that_is_no_run_of_positions_is_refused(lab, start, stop):
+    rope = make_rope(lab, 6, 12)
+    check_raises(ValueError, lambda: rope.angles(slice(start, stop)), name=f"slice({start}, {stop})")
+
+
+@pytest.mark.parametrize("interleaved", [False, True], ids=[HALF_SPLIT, INTERLEAVED])
+def test_task_4_tokens_at_an_offset_are_turned_by_their_own_positions(lab, interleaved):
+    D, base, x = 8, 500.0, normal(2401, 2, 5, 3, 8)
+    pairing = INTERLEAVED if interleaved else HALF_SPLIT
+    rope = make_rope(lab, D, 40, base, interleaved)
+    angles = angles_at(range(11, 16), D, base)[None, :, None]
+    from_zero = angles_at(range(5), D, base)[None, :, None]
+    check(
+        rope(lab.array(x), slice(11, 16)),
+        turned(x, angles, pairing),
+        name="five tokens at positions 11 to 15",
+        axes="B L H D",
+        suspects={
+            "the positions are counted from 0 instead of the slice's start": lambda: turned(
+                x, from_zero, pairing
+            ),
+        },
+    )
+
+
+def test_task_4_a_token_at_position_0_is_not_changed(lab):
+    x = normal(2402, 2, 1, 3, 8)
+    check(make_rope(lab, 8, 4)(lab.array(x), slice(0, 1)), x, name="a token at position 0", axes="B L H D")
+
+
+def test_task_4_one_token_after_a_cache_is_turned_as_in_the_whole(lab):
+    x, rope = normal(2403, 2, 9, 3, 8), make_rope(lab, 8, 16)
+    whole = lab.numpy(rope(lab.array(x), slice(0, 9)))
+    for position in range(9):
+        check(
+            rope(lab.array(x[:, position : position + 1]), slice(position, position + 1)),
+            whole[:, position : position + 1],
+            name=f"token {position} alone",
+            axes="B L H D",
+        )
+
+
+@pytest.mark.parametrize("interleaved", [False, True], ids=[HALF_SPLIT, INTERLEAVED])
+@pytest.mark.parametrize("shift", [1, 40, 400])
+def test_task_4_only_the_distance_shows_in_the_scores(lab, interleaved, shift):
+    query, key = normal(2404, 1, 5, 1, 8), normal(2405, 1, 7, 1, 8)
+    rope = make_rope(lab, 8, 500, interleaved=interleaved)
+
+    def scores(at: int) -> np.ndarray:
+        turned_query = lab.numpy(rope(lab.array(query), slice(at + 2, at + 7))).astype(np.float64)
+        turned_key = lab.numpy(rope(lab.array(key), slice(at, at + 7))).astype(np.float64)
+        return turned_query[0, :, 0] @ turned_key[0, :, 0].T
+
+    check(
+        lab.array(scores(shift)),
+        scores(0),
+        name=f"the scores, {shift} positions further on",
+        axes="L S",
+        # Eight products of numbers of a few units, each turned with rounded cos and sin.
+        atol=5e-6,
+    )
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_task_4_the_dtype_of_the_tokens_is_kept_at_an_offset(lab, dtype):
+    x = lab.numpy(lab.array(normal(2406, 2, 5, 3, 8), dtype)).astype(np.float64)
+    angles = angles_at(range(300, 305), 8, 10000.0)[None, :, None]
+    check(
+        make_rope(lab, 8, 400)(lab.array(x, dtype), slice(300, 305)),
+        turned(x, angles, HALF_SPLIT),
+        name=f"{dtype} tokens at positions 300 to 304",
+        axes="B L H D",
+        dtype=dtype,
+    )
