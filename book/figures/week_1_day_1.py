@@ -14,7 +14,7 @@ ROW = 0.32
 
 HEADS = ("blue", "orange", "green")
 STRIPE = 0.3
-LANES = (("query", "L", 2, 2.62), ("key", "S", 3, 1.5), ("value", "S", 3, 0.38))
+LANES = (("query", "L", 2, 3.02), ("key", "S", 3, 1.68), ("value", "S", 3, 0.34))
 
 
 def draw() -> None:
@@ -72,11 +72,11 @@ def _grid(
 
 
 def _draw_shapes() -> None:
-    fig, ax = diagram(height=3.7)
+    fig, ax = diagram(height=3.9)
     for name, size, tokens, y in LANES:
         middle = y + tokens * 0.11
         _sheet(ax, 0.2, y, tokens, 0.85, "muted")
-        label(ax, 0.2, y + tokens * 0.22 + 0.16, name, align="left", bold=True)
+        label(ax, 0.2, y + tokens * 0.22 + 0.17, name, align="left", bold=True)
         label(ax, 0.62, y - 0.15, f"[B, {size}, E]", size=8, mono=True)
         arrow(ax, (1.11, middle), (1.62, middle))
         label(ax, 1.36, middle + 0.14, "linear", size=8.5)
@@ -92,7 +92,7 @@ def _draw_shapes() -> None:
         4.62,
         0.26,
         1.02,
-        3.08,
+        3.44,
         "in each head:\n\nscores\n[L, S]\n\nsoftmax\nover S\n\n× values",
         colour="purple",
     )
@@ -102,7 +102,7 @@ def _draw_shapes() -> None:
 
 def _right_side(ax: Axes) -> None:
     """From the heads' outputs down to the layer's output."""
-    top, centre, bottom = 2.62, 1.61, 0.49
+    top, centre, bottom = 3.02, 1.74, 0.46
     arrow(ax, (5.68, top + 0.22), (5.98, top + 0.22))
     _heads(ax, 6.03, top, 2)
     label(ax, 6.5, top - 0.15, "[B, H, L, D]", size=8, mono=True)

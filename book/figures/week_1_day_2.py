@@ -85,7 +85,12 @@ def _draw_distance() -> None:
     size = 7
     names = [str(p) for p in range(size)]
     matrix(
-        left, scores[:size, :size], texts=_signed(scores[:size, :size]), row_labels=names, col_labels=names
+        left,
+        scores[:size, :size],
+        texts=_signed(scores[:size, :size]),
+        row_labels=names,
+        col_labels=names,
+        size=8,
     )
     left.set_xlabel("position of the key")
     left.xaxis.set_label_position("top")
@@ -103,8 +108,13 @@ def _draw_distance() -> None:
             label=f"query at {start}",
         )
     right.axhline(0, color=COLOURS["line"], linewidth=0.8, zorder=0)
-    right.set(xlabel="how far the key lies behind the query", ylabel="score")
-    right.legend(loc="lower right")
+    right.set(
+        xlabel="how far the key lies behind the query",
+        ylabel="score",
+        xticks=range(0, 20, 4),
+        ylim=(-4.8, 2.2),
+    )
+    right.legend(loc="upper left", ncols=2)
     save(fig, "week_1_day_2_distance")
 
 

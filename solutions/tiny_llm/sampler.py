@@ -35,11 +35,15 @@ class SamplingParams:
     def __post_init__(self) -> None:
         """Refuse what makes no sense: out of range, NaN, infinity, a bool or a string for a number."""
         temperature, penalty = self.temperature, self.repetition_penalty
-        self._require("temperature", _is_number(temperature) and 0 <= temperature < math.inf, "a number, 0 or more")
+        self._require(
+            "temperature", _is_number(temperature) and 0 <= temperature < math.inf, "a number, 0 or more"
+        )
         self._require("top_k", _is_whole(self.top_k) and self.top_k >= 0, "a whole number, 0 or more")
         self._require("top_p", _is_number(self.top_p) and 0 < self.top_p <= 1, "above 0 and at most 1")
         self._require("min_p", _is_number(self.min_p) and 0 <= self.min_p <= 1, "from 0 to 1")
-        self._require("repetition_penalty", _is_number(penalty) and 0 < penalty < math.inf, "a number above 0")
+        self._require(
+            "repetition_penalty", _is_number(penalty) and 0 < penalty < math.inf, "a number above 0"
+        )
         self._require("seed", self.seed is None or _is_whole(self.seed), "a whole number or None")
 
     def _require(self, name: str, valid: bool, wanted: str) -> None:
@@ -115,7 +119,7 @@ def keep_top_p(logits: Tensor, p: float) -> Tensor:
     if p == 1:
         return logits
     order = torch.argsort(logits, descending=True, stable=True)
-    probabilities = torch.softmax(logits[order].double(), dim=0)
+    probabilities = torch.softmax(logits[order], dim=0)
     before = probabilities.cumsum(dim=0) - probabilities
     return _keep(logits, order[before < p])
 
@@ -149,10 +153,10 @@ def draw(logits: Tensor, uniform: float) -> int:
     whose score is −inf is never chosen.
 
     Args:
-        logits: [V].
+        logits: [V], any float dtype; the sum is taken in float64.
         uniform: a random number, 0 ≤ uniform < 1.
     """
-    cumulative = torch.softmax(logits.double(), dim=0).cumsum(dim=0)
+    cumulative = torch.softmax(logits.cpu().double(), dim=0).cumsum(dim=0)
     # Rounding leaves the sum near 1, not at it; compare with the sum itself, and from strictly below.
     total = float(cumulative[-1])
     target = min(uniform * total, math.nextafter(total, 0))
@@ -178,11 +182,11 @@ class Sampler:
         number is taken.
 
         Args:
-            logits: [V], any float dtype, any device.
+            logits: [V], any float dtype, any device; left as it is. All arithmetic is float64, on the CPU.
             token_ids: prompt and output so far.
         """
         params = self.params
-        # In float64 even the smallest temperature is not 0. Not every device has it, and one row is cheap to move.
+        # In float32 the smallest temperatures are 0. Not every device has float64, and one row is cheap to move.
         logits = apply_repetition_penalty(logits.cpu().double(), token_ids, params.repetition_penalty)
         if params.temperature == 0:
             return greedy(logits)

@@ -24,6 +24,7 @@ LOOKS = {
     SKIPPED: ("–", "-", "dim"),
 }
 STATE_WIDTH = max(map(len, LOOKS))
+NOTE_INDENT = 31  # below the title
 
 
 @dataclass(frozen=True)
@@ -65,9 +66,12 @@ class Board:
         line.append(f"{symbol if self._unicode else plain} {result.state:<{STATE_WIDTH}}", style=colour)
         line.append(f"  {self._plain(points):>5}  {task.name}  {task.title}")
         note = self._note(result)
-        if note:
+        fits = line.cell_len + len(note) + 4 <= self.console.width
+        if note and fits:
             line.append(f"  ({note})", style="dim")
         self._print(line)
+        if not fits:
+            self._show_block(f"({note})", indent=NOTE_INDENT, style="dim")
 
     def _note(self, result: TaskResult) -> str:
         if result.state == SKIPPED:
@@ -189,7 +193,7 @@ class Board:
         head, separator, tail = full.partition(" -- ")
         return f"{head} {self.options}{separator}{tail}"
 
-    def _show_block(self, text: str, indent: int) -> None:
+    def _show_block(self, text: str, indent: int, style: str | None = None) -> None:
         """Print lines, folded to the terminal's width; a folded line goes on two columns further in."""
         for line in text.splitlines() or [""]:
             own = len(line) - len(line.lstrip())
@@ -202,7 +206,7 @@ class Board:
                 break_long_words=False,
                 break_on_hyphens=False,
             )
-            self._print(folded)
+            self._print(folded, style)
 
     def _print(self, text: str | Text = "", style: str | None = None) -> None:
         shown = Text(self._plain(text), style=style or "") if isinstance(text, str) else text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import sys
 
 import typer
@@ -34,6 +35,7 @@ INTERRUPTED = 130
 
 def run() -> None:
     """Run the command that the arguments name and leave with its exit code."""
+    _tolerate_old_consoles()
     console = Console(stderr=True, highlight=False)
     try:
         _dispatch(sys.argv[1:])
@@ -67,6 +69,13 @@ def application(name: str) -> typer.Typer:
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
     app.command(name, help=function.__doc__)(function)
     return app
+
+
+def _tolerate_old_consoles() -> None:
+    """Where the terminal's encoding lacks a sign such as ×, print a question mark rather than fail."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _print_commands() -> None:

@@ -37,7 +37,9 @@ class Course:
     @classmethod
     def _at(cls, folder: Path) -> Course:
         if not _is_course(folder):
-            raise CourseError(f"{ROOT_VARIABLE} names {folder}, which holds no `lessons` and `pyproject.toml`")
+            raise CourseError(
+                f"{ROOT_VARIABLE} names {folder}, which holds no `lessons` and `pyproject.toml`"
+            )
         return cls(folder.resolve())
 
     @property

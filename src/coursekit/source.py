@@ -203,7 +203,7 @@ class _Finder(cst.CSTVisitor):
 
 
 def _stub_maker(message: str) -> _Make:
-    # A JSON string in ASCII-safe escapes is a Python string too, always in double quotes.
+    # A JSON string is a Python string too, and always in double quotes.
     failure = cst.parse_statement(f"raise NotImplementedError({json.dumps(message, ensure_ascii=False)})")
 
     def make(node: cst.FunctionDef) -> cst.FunctionDef:

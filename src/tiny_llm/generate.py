@@ -21,7 +21,7 @@ def greedy(logits: Tensor, token_ids: Sequence[int] = ()) -> int:
         logits: [V].
         token_ids: the ids so far. Greedy choice doesn't look at them; other ways of choosing do.
     """
-    return int(torch.argmax(logits))
+    raise NotImplementedError("Week 1 Day 6 Task 1: The greedy choice")
 
 
 def generate_recompute(
@@ -49,18 +49,7 @@ def generate_recompute(
     Raises:
         ValueError: the prompt is empty or too long. Raised when the first token is asked for.
     """
-    ids = list(prompt_ids)
-    limit = model.config.max_positions
-    if not 0 < len(ids) < limit:
-        raise ValueError(f"a prompt needs 1 to {limit - 1} tokens; this one has {len(ids)}")
-    device = model.embedding.weight.device
-    for _ in range(min(max_tokens, limit - len(ids))):
-        hidden = model.hidden(torch.tensor([ids], device=device), slice(0, len(ids)))
-        token = sample(model.logits(hidden[0, -1]), ids)
-        ids.append(token)
-        yield token
-        if token in end_ids:
-            return
+    raise NotImplementedError("Week 1 Day 6 Task 2: Generate by recomputing")
 
 
 class StreamDecoder:
@@ -81,18 +70,11 @@ class StreamDecoder:
 
     def push(self, token_id: int) -> str:
         """Take in one id and return the text that is complete with it; "" while a character is unfinished."""
-        self.held.append(token_id)
-        text = self._new_text()
-        if not text or text.endswith("\N{REPLACEMENT CHARACTER}"):
-            return ""
-        self.shown, self.held = self.held, []
-        return text
+        raise NotImplementedError("Week 1 Day 6 Task 3: Text as it arrives")
 
     def flush(self) -> str:
         """End the text: return what is still held back, replacement characters and all, and start afresh."""
-        text = self._new_text()
-        self.shown, self.held = [], []
-        return text
+        raise NotImplementedError("Week 1 Day 6 Task 3: Text as it arrives")
 
     def _new_text(self) -> str:
         """What the held ids add to the text, "" when nothing is held.
@@ -100,5 +82,4 @@ class StreamDecoder:
         They are decoded together with the piece before them: some tokenizers drop the space in front of the first
         id that they are given. Older ids are not decoded again, so that a long text costs no more per id.
         """
-        before = self.tokenizer.decode(self.shown)
-        return self.tokenizer.decode(self.shown + self.held)[len(before) :]
+        raise NotImplementedError("Week 1 Day 6 Task 3: Text as it arrives")

@@ -30,9 +30,7 @@ def rope_tables(head_dim: int, max_positions: int, base: float) -> tuple[np.ndar
         cos and sin, NumPy float32 [max_positions, D/2] each. The angles are computed in float64: in float32 they
         would be visibly off after some thousand positions.
     """
-    frequencies = base ** (-np.arange(0, head_dim, 2, dtype=np.float64) / head_dim)
-    angles = np.outer(np.arange(max_positions, dtype=np.float64), frequencies)
-    return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+    raise NotImplementedError("Week 1 Day 2 Task 1: The table of angles")
 
 
 def rotate_half_split(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -47,8 +45,7 @@ def rotate_half_split(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     Returns:
         [B, L, H, D], in the dtype of ``x``.
     """
-    a, b = x.chunk(2, dim=-1)
-    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1).to(x.dtype)
+    raise NotImplementedError("Week 1 Day 2 Task 2: Rotate, half-split")
 
 
 def rotate_interleaved(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -56,8 +53,7 @@ def rotate_interleaved(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
     Arguments and result are those of :func:`rotate_half_split`.
     """
-    a, b = x[..., 0::2], x[..., 1::2]
-    return torch.stack((a * cos - b * sin, b * cos + a * sin), dim=-1).flatten(-2).to(x.dtype)
+    raise NotImplementedError("Week 1 Day 2 Task 3: Rotate, interleaved")
 
 
 class RoPE:
@@ -104,7 +100,7 @@ class RoPE:
             cos and sin, float32 [1 or B, L, 1, D/2] each.
 
         Raises:
-            ValueError: a slice reaches past ``max_positions``.
+            ValueError: a slice doesn't lie within 0 … ``max_positions``.
         """
         if isinstance(positions, slice):
             return self._angles_for_slice(positions)
@@ -124,11 +120,12 @@ class RoPE:
         return rotate_interleaved(x, cos, sin) if self.interleaved else rotate_half_split(x, cos, sin)
 
     def _angles_for_slice(self, positions: slice) -> Angles:
-        """cos and sin [1, L, 1, D/2] for one run of positions; a slice past the table is a ValueError."""
-        start, stop = positions.start or 0, positions.stop
-        if not 0 <= start <= stop <= self.max_positions:
-            raise ValueError(f"positions {start} to {stop} don't lie in a table of {self.max_positions}")
-        return self.cos[None, start:stop, None], self.sin[None, start:stop, None]
+        """cos and sin [1, L, 1, D/2] for one run of positions; without a start it begins at 0.
+
+        Raises:
+            ValueError: the slice doesn't lie within the table's positions.
+        """
+        raise NotImplementedError("Week 1 Day 2 Task 4: A run of positions")
 
     def _angles_for_rows(self, positions: list[slice]) -> Angles:
         """cos and sin [B, L, 1, D/2]: row b stands at ``positions[b]``; all rows have the same L."""

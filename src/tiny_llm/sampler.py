@@ -34,13 +34,7 @@ class SamplingParams:
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense: out of range, NaN, infinity, a bool or a string for a number."""
-        temperature, penalty = self.temperature, self.repetition_penalty
-        self._require("temperature", _is_number(temperature) and 0 <= temperature < math.inf, "a number, 0 or more")
-        self._require("top_k", _is_whole(self.top_k) and self.top_k >= 0, "a whole number, 0 or more")
-        self._require("top_p", _is_number(self.top_p) and 0 < self.top_p <= 1, "above 0 and at most 1")
-        self._require("min_p", _is_number(self.min_p) and 0 <= self.min_p <= 1, "from 0 to 1")
-        self._require("repetition_penalty", _is_number(penalty) and 0 < penalty < math.inf, "a number above 0")
-        self._require("seed", self.seed is None or _is_whole(self.seed), "a whole number or None")
+        raise NotImplementedError("Week 1 Day 7 Task 1: Valid parameters")
 
     def _require(self, name: str, valid: bool, wanted: str) -> None:
         """Raise the ValueError for the field ``name`` unless ``valid``."""
@@ -71,13 +65,7 @@ def apply_repetition_penalty(logits: Tensor, token_ids: Sequence[int], penalty: 
 
     Source: Keskar et al. 2019, "CTRL", section 4.1.
     """
-    if penalty == 1 or not token_ids:
-        return logits
-    seen = torch.tensor(sorted(set(token_ids)), device=logits.device)
-    scores = logits[seen]
-    logits = logits.clone()
-    logits[seen] = torch.where(scores > 0, scores / penalty, scores * penalty)
-    return logits
+    raise NotImplementedError("Week 1 Day 7 Task 2: Penalty and temperature")
 
 
 def apply_temperature(logits: Tensor, temperature: float) -> Tensor:
@@ -85,7 +73,7 @@ def apply_temperature(logits: Tensor, temperature: float) -> Tensor:
 
     Subtracting the highest score changes no probability. Without it, a very low temperature overflows to infinity.
     """
-    return (logits - logits.max()) / temperature
+    raise NotImplementedError("Week 1 Day 7 Task 2: Penalty and temperature")
 
 
 def keep_top_k(logits: Tensor, k: int) -> Tensor:
@@ -95,10 +83,7 @@ def keep_top_k(logits: Tensor, k: int) -> Tensor:
         logits: [V].
         k: 0, or V and more, keeps all.
     """
-    if not 0 < k < len(logits):
-        return logits
-    best = torch.argsort(logits, descending=True, stable=True)[:k]
-    return _keep(logits, best)
+    raise NotImplementedError("Week 1 Day 7 Task 3: Top-k, top-p, min-p")
 
 
 def keep_top_p(logits: Tensor, p: float) -> Tensor:
@@ -112,12 +97,7 @@ def keep_top_p(logits: Tensor, p: float) -> Tensor:
 
     Source: Holtzman et al. 2019, "The Curious Case of Neural Text Degeneration".
     """
-    if p == 1:
-        return logits
-    order = torch.argsort(logits, descending=True, stable=True)
-    probabilities = torch.softmax(logits[order].double(), dim=0)
-    before = probabilities.cumsum(dim=0) - probabilities
-    return _keep(logits, order[before < p])
+    raise NotImplementedError("Week 1 Day 7 Task 3: Top-k, top-p, min-p")
 
 
 def keep_min_p(logits: Tensor, min_p: float) -> Tensor:
@@ -129,10 +109,7 @@ def keep_min_p(logits: Tensor, min_p: float) -> Tensor:
 
     Source: Nguyen et al. 2024, "Turning Up the Heat: Min-p Sampling".
     """
-    if min_p == 0:
-        return logits
-    # A ratio of probabilities is a difference of logits, so that no softmax is needed.
-    return torch.where(logits < logits.max() + math.log(min_p), -math.inf, logits)
+    raise NotImplementedError("Week 1 Day 7 Task 3: Top-k, top-p, min-p")
 
 
 def _keep(logits: Tensor, ids: Tensor) -> Tensor:
@@ -149,14 +126,10 @@ def draw(logits: Tensor, uniform: float) -> int:
     whose score is −inf is never chosen.
 
     Args:
-        logits: [V].
+        logits: [V], any float dtype; the sum is taken in float64.
         uniform: a random number, 0 ≤ uniform < 1.
     """
-    cumulative = torch.softmax(logits.double(), dim=0).cumsum(dim=0)
-    # Rounding leaves the sum near 1, not at it; compare with the sum itself, and from strictly below.
-    total = float(cumulative[-1])
-    target = min(uniform * total, math.nextafter(total, 0))
-    return int(torch.searchsorted(cumulative, target, right=True))
+    raise NotImplementedError("Week 1 Day 7 Task 4: Draw")
 
 
 class Sampler:
@@ -178,16 +151,7 @@ class Sampler:
         number is taken.
 
         Args:
-            logits: [V], any float dtype, any device.
+            logits: [V], any float dtype, any device; left as it is. All arithmetic is float64, on the CPU.
             token_ids: prompt and output so far.
         """
-        params = self.params
-        # In float64 even the smallest temperature is not 0. Not every device has it, and one row is cheap to move.
-        logits = apply_repetition_penalty(logits.cpu().double(), token_ids, params.repetition_penalty)
-        if params.temperature == 0:
-            return greedy(logits)
-        logits = apply_temperature(logits, params.temperature)
-        logits = keep_top_k(logits, params.top_k)
-        logits = keep_top_p(logits, params.top_p)
-        logits = keep_min_p(logits, params.min_p)
-        return draw(logits, self.random.random())
+        raise NotImplementedError("Week 1 Day 7 Task 4: Draw")

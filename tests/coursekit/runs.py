@@ -29,13 +29,19 @@ def run_plugin(course: Course, *arguments: str) -> tuple[subprocess.CompletedPro
     """pytest with the plugin; gives the process and the report (empty if none was written)."""
     report = course.root / "report.json"
     report.unlink(missing_ok=True)
-    ran = _run(course, ["-m", "pytest", "-p", "coursekit.plugin", "--coursekit-report", str(report), *arguments])
+    ran = _run(
+        course, ["-m", "pytest", "-p", "coursekit.plugin", "--coursekit-report", str(report), *arguments]
+    )
     return ran, json.loads(report.read_text(encoding="utf-8")) if report.is_file() else {}
 
 
 def environment(course: Course) -> dict[str, str]:
     """A plain terminal of 80 columns, without what this test run has set for its own children."""
-    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "COLUMNS", "FORCE_COLOR")}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("PYTHONPATH", "COLUMNS", "FORCE_COLOR")
+    }
     tool = str(Path(__file__).parents[2] / "src")
     # Other pytest plugins take a third of a second to load in each of many short runs.
     quick = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "pytest_timeout"}

@@ -28,7 +28,9 @@ def test_a_round_trip_keeps_dtype_shape_and_numbers(backend, dtype):
 def test_floats_become_float32_and_integers_the_usual_ones(backend):
     assert arrays.dtype_name(arrays.make_array(np.ones(3), backend)) == "float32"
     assert arrays.dtype_name(arrays.make_array([1.5, 2.5], backend)) == "float32"
-    assert arrays.dtype_name(arrays.make_array([1, 2], backend)) == {"torch": "int64", "mlx": "int32"}[backend]
+    assert (
+        arrays.dtype_name(arrays.make_array([1, 2], backend)) == {"torch": "int64", "mlx": "int32"}[backend]
+    )
     assert arrays.dtype_name(arrays.make_array([True], backend)) == "bool"
 
 

@@ -10,7 +10,7 @@ from coursekit.board import Board
 from coursekit.manifest import load_manifest
 from coursekit.results import Report, Result
 
-MESSAGE = "the area: 1 of 4 values differ\n  the worst at [B=1, H=2]: 0.25 expected, 0.5 found, and so on to the right"
+MESSAGE = "the area: 1 of 4 values differ\n  the worst at [B=1, H=2]: 0.25 expected, 0.5 found, and so on"
 
 
 @pytest.fixture
@@ -44,7 +44,9 @@ def test_every_task_has_a_line_with_state_points_and_title(course):
 
 
 def test_the_first_failure_is_told_before_what_is_not_written(course):
-    text = board(course, result("1.1.1", "not started"), result("1.1.2", "wrong", MESSAGE), result("1.2.1", "crashed"))
+    text = board(
+        course, result("1.1.1", "not started"), result("1.1.2", "wrong", MESSAGE), result("1.2.1", "crashed")
+    )
     assert "1.1.2 Perimeter: wrong\n  says so  (tests/x.py:3)\n\n    the area: 1 of 4 values differ" in text
     assert "pdm run test --week 1 --day 1 -- -k task_2" in text
     assert "pdm run hint 1.1.2" in text
@@ -77,7 +79,9 @@ def test_a_skipped_task_says_why_and_costs_no_points(course):
 
 def test_a_finished_day_leads_to_the_next_one(course):
     text = board(course, result("1.1.1", "passed"), result("1.1.2", "passed"))
-    assert "Done: Day 1.1.\nNext is Day 1.2, Circles: Measure circles.\n  read book/src/week_1/day_2.md" in text
+    assert (
+        "Done: Day 1.1.\nNext is Day 1.2, Circles: Measure circles.\n  read book/src/week_1/day_2.md" in text
+    )
     assert "Next  pdm run test --week 1 --day 2" in text
 
 
@@ -101,6 +105,15 @@ def test_lines_fit_80_columns_without_colour(course):
     text = board(course, result("1.1.1", "wrong", long), result("1.1.2", "crashed", long))
     assert max(map(len, text.splitlines())) <= 80
     assert "\x1b" not in text
+
+
+def test_a_long_note_goes_below_its_task(course):
+    text = board(
+        course, result("1.1.1", "skipped", "needs a GPU: run with --device cuda on a machine that has one")
+    )
+    assert "1.1.1  Area\n" in text
+    assert "\n                               (needs a GPU: run with" in text
+    assert max(map(len, text.splitlines())) <= 80
 
 
 def test_a_terminal_without_unicode_still_shows_everything(course):

@@ -40,8 +40,18 @@ FOUR = "B H L D"
         (X[:, :, :-1], X, FOUR, "off by one along axis L: the last is missing"),
         (X[:, :, 1:], X, FOUR, "off by one along axis L: the first is missing"),
         (X, X[:, :, :-1], FOUR, "off by one along axis L: one too many at the end"),
-        (np.roll(X, 1, axis=2), X, FOUR, "off by one along axis L: each row holds what the row before it should"),
-        (np.roll(X, -1, axis=3), X, FOUR, "off by one along axis D: each row holds what the row after it should"),
+        (
+            np.roll(X, 1, axis=2),
+            X,
+            FOUR,
+            "off by one along axis L: each row holds what the row before it should",
+        ),
+        (
+            np.roll(X, -1, axis=3),
+            X,
+            FOUR,
+            "off by one along axis D: each row holds what the row after it should",
+        ),
         (X[:, ::-1], X, FOUR, "axis H is in reverse order"),
         (np.zeros_like(X), X, FOUR, "everything is zero"),
         (-X, X, FOUR, "the sign is flipped"),
@@ -61,9 +71,7 @@ FOUR = "B H L D"
     ],
 )
 def test_a_usual_mistake_is_recognised(actual, expected, axes, says):
-    cause = find_cause(np.asarray(actual), expected, axes=axes)
-    assert cause is not None
-    assert says in cause
+    assert says in (find_cause(np.asarray(actual), expected, axes=axes) or "")
 
 
 def test_a_mask_for_batches_is_recognised_too():
@@ -115,4 +123,4 @@ def test_an_input_that_came_back_is_recognised():
 )
 def test_a_list_that_is_shifted_or_cut_is_recognised(actual, says):
     cause = find_plain_cause(actual, [1, 2, 3, 4])
-    assert cause is None if says is None else says in cause
+    assert (cause is None) if says is None else says in (cause or "")

@@ -15,7 +15,9 @@ def run_python(course, code, *folders):
     """Run `code` in a fresh interpreter that finds the packages in `folders` first."""
     path = os.pathsep.join(str(folder) for folder in folders)
     environment = os.environ | {"PYTHONPATH": path, "TINY_LLM_ROOT": str(course.root)}
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=60)
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=60
+    )
 
 
 def test_the_active_lab_is_the_one_of_this_run(lab):
@@ -62,9 +64,9 @@ def test_a_device_that_is_not_there_is_refused(tmp_path, monkeypatch):
     course = make_course(tmp_path)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    with pytest.raises(CourseError, match="NVIDIA GPU.*--device cpu"):
+    with pytest.raises(CourseError, match=r"NVIDIA GPU.*--device cpu"):
         Lab("torch", "cuda", course)
-    with pytest.raises(CourseError, match="Apple GPU.*--device cpu"):
+    with pytest.raises(CourseError, match=r"Apple GPU.*--device cpu"):
         Lab("torch", "mps", course)
 
 

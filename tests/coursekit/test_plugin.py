@@ -4,7 +4,7 @@ import pytest
 from courses import make_course, solve, write
 from runs import change, run_plugin
 
-DAY_1 = '''import pytest
+DAY_1 = """import pytest
 from coursekit.check import CheckFailed, check_raises
 
 
@@ -25,8 +25,8 @@ def test_task_1_runs_on_a_gpu(lab):
 
 def test_task_2_refuses_a_negative_side(lab):
     check_raises(ValueError, lambda: lab.shapes.perimeter(lab.shapes.Size(-1, 3)))
-'''
-DAY_2 = '''import pytest
+"""
+DAY_2 = """import pytest
 
 
 def test_task_1_has_an_area(lab):
@@ -35,8 +35,8 @@ def test_task_1_has_an_area(lab):
 
 def test_task_1_comes_round(lab):
     lab.shapes.Circle(2.0)(1.0)
-'''
-WEEK_2 = '''import pytest
+"""
+WEEK_2 = """import pytest
 
 
 @pytest.mark.gpu
@@ -49,8 +49,8 @@ def test_task_2_adds_up(lab):
         lab.counting.total(4)
     except Exception as error:
         raise ValueError("the sum failed") from error
-'''
-OUTSIDE = '''import os
+"""
+OUTSIDE = """import os
 import subprocess
 import sys
 
@@ -62,14 +62,18 @@ def test_children_find_the_same_package():
     child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd="/")
     assert child.stdout.strip() == tiny_llm.__file__
     assert os.environ["TEST_PACKAGE"] in tiny_llm.__file__
-'''
+"""
 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
     """One run of a learner with a wrong, a missing and two crashing tasks."""
     course = make_course(tmp_path_factory.mktemp("course"))
-    for file, text in (("week_1/test_day_1", DAY_1), ("week_1/test_day_2", DAY_2), ("week_2/test_day_1", WEEK_2)):
+    for file, text in (
+        ("week_1/test_day_1", DAY_1),
+        ("week_1/test_day_2", DAY_2),
+        ("week_2/test_day_1", WEEK_2),
+    ):
         write(course.tests / f"{file}.py", text)
     write(course.root / "pyproject.toml", "[tool.pytest.ini_options]\ntimeout = 1\n")
     solve(course, "1.1.1", "1.2", "2.1.2")
@@ -145,14 +149,20 @@ def test_a_slip_of_syntax_crashes_the_tasks_of_that_file_with_its_line(tmp_path)
     change(course, "return 2 *", "return 2 * *")
     _, found = run_plugin(course, "tests")
     assert found["tasks"]["1.1.1"]["state"] == "crashed"
-    assert found["tasks"]["1.1.1"]["first_failure"].startswith("SyntaxError: invalid syntax\n  src/tiny_llm/shapes.py:")
+    assert found["tasks"]["1.1.1"]["first_failure"].startswith(
+        "SyntaxError: invalid syntax\n  src/tiny_llm/shapes.py:"
+    )
     assert found["tasks"]["2.1.1"]["state"] == "not started"
 
 
 @pytest.mark.parametrize(
     ("file", "test", "says"),
     [
-        ("week_1/test_day_1.py", "def test_area():\n    pass\n", r"a day's test is called test_task_<number>_"),
+        (
+            "week_1/test_day_1.py",
+            "def test_area():\n    pass\n",
+            r"a day's test is called test_task_<number>_",
+        ),
         ("week_1/test_circles.py", "def test_task_1_is_round():\n    pass\n", "stand in test_day_<day>.py"),
         ("week_1/test_day_1.py", "def test_task_7_is_round():\n    pass\n", "Day 1.1 has no task 7"),
         ("week_1/test_day_5.py", "def test_task_1_is_round():\n    pass\n", "there is no Day 1.5"),

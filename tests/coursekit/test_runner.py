@@ -116,7 +116,10 @@ def test_the_reference_leaves_no_trace_in_the_learners_progress(course):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--week", "1", "--day", "1", "--", "-k", "task_9"), "-k task_9 matches no test of Day 1.1; there are: task_1"),
+        (
+            ("--week", "1", "--day", "1", "--", "-k", "task_9"),
+            "-k task_9 matches no test of Day 1.1; there are: task_1",
+        ),
         (("--week", "1", "--", "-k", "("), "Wrong expression passed to '-k'"),
         (("--week", "1", "--", "--unknown=1"), "unrecognized arguments: --unknown=1"),
         (("--week", "7"), "there is no Week 7"),
@@ -142,7 +145,9 @@ def test_pytests_own_output_is_there_when_asked_for(course):
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signal")
 def test_code_that_takes_python_down_is_told_as_a_crash_of_its_task(course):
     solve(course, "1.1", "1.2")
-    change(course, "return 2 *", "import os, signal\n    os.kill(os.getpid(), signal.SIGSEGV)\n    return 2 *")
+    change(
+        course, "return 2 *", "import os, signal\n    os.kill(os.getpid(), signal.SIGSEGV)\n    return 2 *"
+    )
     ran = course_command(course, "test", "--week", "1")
     assert ran.returncode == 1
     assert "passed       10/10  1.1.1" in ran.stdout
@@ -154,7 +159,11 @@ def test_code_that_takes_python_down_is_told_as_a_crash_of_its_task(course):
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signal")
 def test_ctrl_c_shows_what_ran_so_far(course):
     solve(course, "1.1", "1.2")
-    change(course, "return 2 *", "print('asleep', file=open('asleep', 'w'))\n    import time; time.sleep(60)\n    return 2 *")
+    change(
+        course,
+        "return 2 *",
+        "print('asleep', file=open('asleep', 'w'))\n    import time; time.sleep(60)\n    return 2 *",
+    )
     running = subprocess.Popen(
         [sys.executable, "-m", "coursekit", "test", "--week", "1"],
         cwd=course.root,

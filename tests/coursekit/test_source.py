@@ -135,6 +135,15 @@ def test_replacing_takes_the_donors_decorators_signature_and_docstring():
     assert replace_function(learner, "f", donor) == expected
 
 
+@pytest.mark.parametrize("tail", ["", "    # the last word\n", "\n# apart\n  # deeper\n", "\n\nx = 1\n"])
+def test_comments_behind_the_donors_function_do_not_come_along(tail):
+    donor = f"def f():\n    return 2\n{tail}"
+    assert (
+        replace_function("def f():\n    return 1\n\n\ny = 1\n", "f", donor)
+        == "def f():\n    return 2\n\n\ny = 1\n"
+    )
+
+
 def test_replacing_leaves_the_inside_of_strings_alone_where_indentation_differs():
     learner = "class A:\n\tdef f(self):\n\t\treturn 1\n\tx = 1\n"
     donor = 'class A:\n    def f(self):\n        text = """\n    four\n"""\n        return text\n'

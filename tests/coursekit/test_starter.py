@@ -208,6 +208,15 @@ def test_a_committed_file_is_deleted_only_if_the_reference_had_it(course):
     assert (course.starter() / "mine.py").exists()
 
 
+def test_a_committed_file_that_was_changed_since_is_not_deleted(course):
+    commit_all(course)
+    solve(course, "2.1")
+    (course.solution() / "counting.py").unlink()
+    (course.lessons / "week_2/day_1/lesson.toml").unlink()
+    starter()
+    assert learner_text(course, "counting.py") == COUNTING
+
+
 def test_nothing_is_written_when_a_file_can_not_be(course, monkeypatch):
     write_solution(course, "counting.py", COUNTING.replace("STEP = 1", "STEP = 2"))
     write_solution(course, "shapes.py", SHAPES.replace("Given.", "Given!"))
@@ -215,7 +224,7 @@ def test_nothing_is_written_when_a_file_can_not_be(course, monkeypatch):
     write_bytes = Path.write_bytes
 
     def full_disk(path: Path, content: bytes) -> int:
-        if "shapes.py" in path.name:
+        if "shapes.py" in path.name and path.parent == course.starter():
             raise OSError(28, "No space left on device", str(path))
         return write_bytes(path, content)
 

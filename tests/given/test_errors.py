@@ -168,7 +168,7 @@ def test_a_tensor_of_the_wrong_shape_is_named(folder: Path, change_config: Calla
     tensors["model.layers.1.self_attn.k_proj.weight"] = torch.zeros(48, 16)
     save_file(tensors, folder / "model.safetensors")
     text = message(load_weights, folder)
-    assert "'model.layers.1.self_attn.k_proj.weight'" in text or "k_proj.weight" in text
+    assert "model.layers.1.self_attn.k_proj.weight" in text
     assert "[48, 16]" in text
     assert "[16, 48]" in text
 

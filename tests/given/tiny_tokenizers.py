@@ -14,6 +14,7 @@ from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 
 CONTROL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 USER_DEFINED = ("<think>", "</think>")
+UNREACHABLE = "Ġxyzzy"  # a word that no merges lead to: only a rule that looks up whole words finds it
 CHATML = (
     "{% for message in messages %}\n"
     "    {% if loop.first and message.role != 'system' %}\n"
@@ -36,6 +37,7 @@ TRICKY = (
     " \n \n\n  x",
     "\t\ttabs\tand  spaces   ",
     "Hello, world!",
+    "say xyzzy, xyzzy",
     "it's IT'S they'Ve we'LL 'tis",
     "don't can't I'd",
     "0 1 12 123 1234 12345 123456 3.14 1,000,000",
@@ -99,7 +101,7 @@ def trained() -> dict[str, Any]:
     )
     backend.train_from_iterator([TEXT[i : i + 60] for i in range(0, len(TEXT), 60)], trainer)
     model = json.loads(backend.to_str())["model"]
-    tokens = [*sorted(model["vocab"], key=model["vocab"].__getitem__), *USER_DEFINED]
+    tokens = [*sorted(model["vocab"], key=model["vocab"].__getitem__), UNREACHABLE, *USER_DEFINED]
     kinds = [3 if token in CONTROL else 4 if token in USER_DEFINED else 1 for token in tokens]
     return {"tokens": tokens, "merges": [" ".join(merge) for merge in model["merges"]], "kinds": kinds}
 

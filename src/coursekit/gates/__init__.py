@@ -54,7 +54,7 @@ def check(
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option(min=1, metavar="NUMBER", help="How many runs at a time; left out, one for each core."),
+        typer.Option(min=1, metavar="NUMBER", help="How many runs at a time; by default one a core."),
     ] = None,
 ) -> None:
     """Prove that reference, starter, tests, mutants and book agree: all gates, or those that you name.

@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from coursekit.implementation import Impl, select
+from coursekit.implementation import Impl
+from coursekit.import_path import choose_implementation
 from coursekit.paths import Course
 
 
@@ -28,7 +29,7 @@ class Finding:
 
 def doctor() -> None:
     """Say what this machine offers (Python, torch, processor, GPU, Triton, MLX, model) and what is missing."""
-    select(Course.find(), Impl.SOLUTION)
+    choose_implementation(Course.find(), Impl.SOLUTION)
     table = Table(box=None, show_header=False, pad_edge=False)
     console = Console(highlight=False)
     with Console(stderr=True).status("looking around …"):

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from coursekit.errors import CourseError
-from coursekit.implementation import Impl, explain_stubs, select
+from coursekit.implementation import Impl, explain_stubs
+from coursekit.import_path import choose_implementation
 from coursekit.paths import Course
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def running(impl: Impl) -> Iterator[Course]:
         CourseError: the weights can't be had, a parameter is out of range, or a stub was reached.
     """
     course = Course.find()
-    select(course, impl)
+    choose_implementation(course, impl)
     from tiny_llm.weights import WeightsError
 
     try:

@@ -138,7 +138,7 @@ def _shards(folder: Path) -> list[Path]:
     """The folder's weight files: those that the index names, or the only one."""
     index = folder / "model.safetensors.index.json"
     if not index.exists():
-        found = sorted(folder.glob("*.safetensors"))
+        found = sorted(folder.glob("model.safetensors")) or sorted(folder.glob("*.safetensors"))
         if len(found) == 1:
             return found
         what = "no .safetensors file" if not found else "several .safetensors files but no index"

@@ -1,0 +1,61 @@
+"""How Day 1.7 chooses a token, in float64 NumPy and plain loops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+
+def probabilities(logits: np.ndarray) -> np.ndarray:
+    """softmax of one row [V]."""
+    weights = np.exp(logits - logits.max())
+    return weights / weights.sum()
+
+
+def best_first(logits: np.ndarray) -> list[int]:
+    """The ids by falling score; of equal scores the lower id first."""
+    return sorted(range(len(logits)), key=lambda i: (-logits[i], i))
+
+
+def only(logits: np.ndarray, ids: Iterable[int]) -> np.ndarray:
+    """−inf everywhere but at `ids`."""
+    return np.where(np.isin(np.arange(len(logits)), list(ids)), logits, -np.inf)
+
+
+def penalise(logits: np.ndarray, token_ids: Iterable[int], penalty: float) -> np.ndarray:
+    out = logits.copy()
+    for i in set(token_ids):
+        out[i] = logits[i] / penalty if logits[i] > 0 else logits[i] * penalty
+    return out
+
+
+def top_k(logits: np.ndarray, k: int) -> np.ndarray:
+    return only(logits, best_first(logits)[:k]) if k else logits
+
+
+def top_p(logits: np.ndarray, p: float) -> np.ndarray:
+    if p == 1:
+        return logits
+    share, kept, total = probabilities(logits), [], 0.0
+    for i in best_first(logits):
+        if total >= p:
+            break
+        kept.append(i)
+        total += share[i]
+    return only(logits, kept)
+
+
+def min_p(logits: np.ndarray, limit: float) -> np.ndarray:
+    share = probabilities(logits)
+    return only(logits, [i for i in range(len(logits)) if share[i] >= limit * share.max()])
+
+
+def draw(logits: np.ndarray, uniform: float) -> int:
+    """The first id at which the running sum of the probabilities exceeds `uniform`."""
+    total = 0.0
+    for i, share in enumerate(probabilities(logits)):
+        total += share
+        if total > uniform:
+            return i
+    return int(np.flatnonzero(np.isfinite(logits))[-1])
