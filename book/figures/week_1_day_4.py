@@ -25,9 +25,9 @@ def draw_curve(ax: Axes) -> None:
     ax.axvline(0, color=COLOURS["line"], linewidth=0.8, zorder=0)
     lowest = int(y.argmin())
     ax.annotate(
-        f"lowest: {y[lowest]:.2f} at x = {x[lowest]:.2f}".replace("-", "−"),
+        f"lowest: {y[lowest]:.2f}\nat x = {x[lowest]:.2f}".replace("-", "−"),
         (x[lowest], y[lowest]),
-        xytext=(-5.8, 0.95),
+        xytext=(-5.0, 0.85),
         size=8.5,
         arrowprops={"arrowstyle": "-", "color": COLOURS["muted"]},
     )

@@ -86,6 +86,8 @@ def run_tests(
         report.interrupted |= outcome.code == INTERRUPTED
         options = _repeated(impl, backend, device)
         Board(course, manifest, lessons, report, options, Console(highlight=False)).show()
+        if week is not None and lessons != _lessons_of(manifest, week, day):
+            typer.echo(f"\nLeft out: {track_refusal(course, backend.package, manifest)}")
     raise typer.Exit(_exit_code(outcome.code, report))
 
 

@@ -84,7 +84,7 @@ def test_expected_infinities_are_equal_to_themselves_and_others_are_told():
     mask = np.array([[0.0, -np.inf], [0.0, 0.0]])
     check(float32(mask), mask, framework="numpy")
     assert "1 of 4 values should be infinite" in complaint(float32(np.where(mask < 0, -5, mask)), mask)
-    assert "-inf expected, inf found" in complaint(float32(-mask + 0.0), mask)
+    assert "the first at [0, 1]: -inf expected, inf found" in complaint(float32(-mask + 0.0), mask)
     assert "1 of 4 values is infinite" in complaint(float32([[0, -np.inf], [0, np.inf]]), mask)
 
 

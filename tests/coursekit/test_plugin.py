@@ -155,6 +155,15 @@ def test_a_slip_of_syntax_crashes_the_tasks_of_that_file_with_its_line(tmp_path)
     assert found["tasks"]["2.1.1"]["state"] == "not started"
 
 
+def test_an_assert_of_the_learners_own_is_a_crash(tmp_path):
+    course = make_course(tmp_path)
+    solve(course, "1.1")
+    change(course, "return 2 *", "assert size.width == 7\n    return 2 *")
+    _, found = run_plugin(course, "tests/week_1/test_day_1.py")
+    assert found["tasks"]["1.1.2"]["state"] == "crashed"
+    assert "an assert in your own code does not hold" in found["tasks"]["1.1.2"]["first_failure"]
+
+
 @pytest.mark.parametrize(
     ("file", "test", "says"),
     [

@@ -75,6 +75,25 @@ def test_the_mlx_track_refuses_the_days_that_it_lacks(course):
         select(course, load_manifest(course), 1, 1, Impl.LEARNER, Backend.MLX)
 
 
+def test_days_of_a_week_that_the_mlx_track_lacks_are_not_left_out_silently(course):
+    pytest.importorskip("mlx.core", reason="MLX is not installed")
+    lesson = (course.lessons / "week_2" / "day_1" / "lesson.toml").read_text(encoding="utf-8")
+    second = (
+        lesson.partition("[[task]]")[0]
+        + "[[task]]"
+        + lesson.rpartition("[[task]]")[2].replace("task_2", "task_1")
+    )
+    write(course.lessons / "week_2" / "day_1" / "lesson.toml", lesson.rpartition("[[task]]")[0])
+    write(course.lessons / "week_2" / "day_2" / "lesson.toml", second)
+    write(
+        course.tests / "week_2" / "test_day_1.py", "def test_task_1_is_there(lab):\n    assert lab.counting\n"
+    )
+    ran = course_command(course, "test", "--week", "2", "--backend", "mlx", "--impl", "solution")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "2.1.1" in ran.stdout
+    assert "Left out: the MLX track covers days 2.1: leave --backend mlx out for the others" in ran.stdout
+
+
 def test_a_passing_day_leaves_with_zero_and_is_remembered(course):
     solve(course, "1.1")
     ran = course_command(course, "test", "--week", "1", "--day", "1")
@@ -159,11 +178,8 @@ def test_code_that_takes_python_down_is_told_as_a_crash_of_its_task(course):
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signal")
 def test_ctrl_c_shows_what_ran_so_far(course):
     solve(course, "1.1", "1.2")
-    change(
-        course,
-        "return 2 *",
-        "print('asleep', file=open('asleep', 'w'))\n    import time; time.sleep(60)\n    return 2 *",
-    )
+    sleep = "open('asleep', 'w').close()\n        import time; time.sleep(60)\n        "
+    change(course, "return x, y", f"{sleep}return x, y")
     running = subprocess.Popen(
         [sys.executable, "-m", "coursekit", "test", "--week", "1"],
         cwd=course.root,
@@ -180,8 +196,9 @@ def test_ctrl_c_shows_what_ran_so_far(course):
     out, err = running.communicate(timeout=30)
     assert running.returncode == 130
     assert "passed       10/10  1.1.1" in out
+    assert "1.2.1  A circle  (1 of its 2 tests ran)" in out
     assert "interrupted: the rest did not run" in out
-    assert "1.1.2" not in out
+    assert sorted(progress(course)["tiny_llm"]) == ["1.1.1", "1.1.2"]
     assert "Traceback" not in out + err
 
 

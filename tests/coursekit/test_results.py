@@ -1,0 +1,45 @@
+"""Tests fold into the state of their task, and a report survives the way through its file."""
+
+import pytest
+
+from coursekit.results import Report, Result, fold, read_report, sentence
+
+STATES = ["crashed", "wrong", "not started", "passed", "skipped"]
+
+
+@pytest.mark.parametrize("first", range(len(STATES)))
+def test_the_state_to_see_to_first_is_the_tasks(first):
+    assert fold(reversed(STATES[first:])) == STATES[first]
+
+
+def test_a_report_reads_as_it_was_written(tmp_path):
+    report = Report("learner", "mlx", "cpu", {"1.1.1": 3}, deselected=1, interrupted=True)
+    report.add(Result("a", "1.1.1", "says √D", "passed", 0.5))
+    report.add(Result("b", "1.1.1", "says more", "wrong", 0.25, "two\nlines", "tests/x.py:3"))
+    report.add(Result("c", None, "outside", "not started", needs="1.1.1 Softmax"))
+    report.write(tmp_path / "report.json")
+    assert read_report(tmp_path / "report.json") == report
+
+
+def test_a_task_counts_its_tests_and_knows_whether_all_ran():
+    report = Report("learner", "torch", "cpu", {"1.1.1": 3, "1.1.2": 1})
+    report.add(Result("a", "1.1.1", "", "passed"))
+    report.add(Result("b", "1.1.1", "", "wrong", message="first"))
+    report.add(Result("c", "1.1.2", "", "passed"))
+    first, second = report.tasks["1.1.1"], report.tasks["1.1.2"]
+    assert (first.state, first.complete, first.count("passed", "wrong")) == ("wrong", False, 2)
+    assert first.first_failure is not None
+    assert first.first_failure.message == "first"
+    assert (second.state, second.complete, second.first_failure) == ("passed", True, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("test_task_2_grouped_heads_share_their_keys", "grouped heads share their keys"),
+        ("test_task_12_any_axis[-1]", "any axis [-1]"),
+        ("test_the_tool_works", "the tool works"),
+    ],
+)
+def test_a_tests_name_is_read_as_a_sentence(name, says):
+    assert sentence(name) == says
