@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+import pytest
 from courses import make_course, write
 from rich.console import Console
 
+from coursekit.gates import children
 from coursekit.gates.gate import Context, Findings, Gate
 from coursekit.paths import Course
 
@@ -65,6 +67,11 @@ def plant(course: Course, day: str, *entry: str) -> None:
 def add_test(course: Course, name: str, text: str) -> None:
     path = course.tests / name
     write(path, path.read_text(encoding="utf-8") + "\n\n" + text)
+
+
+def allow_forks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let children be forked though tests before these have imported MLX here: the tiny course doesn't use it."""
+    monkeypatch.setattr(children, "NEVER_BEFORE_FORK", ())
 
 
 def run(gate: Gate, course: Course, day: str | None = None, workers: int = 2) -> Findings:

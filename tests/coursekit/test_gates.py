@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from courses import solve, write
-from gate_courses import add_test, make_checked_course, run
+from gate_courses import add_test, allow_forks, make_checked_course, run
 
 from coursekit.gates.agreement import agreement
 from coursekit.gates.lint import lint
@@ -28,7 +28,8 @@ SWALLOWS_THE_STUB = """def test_task_1_fails_in_its_own_way(lab):
 
 
 @pytest.fixture
-def course(tmp_path: Path) -> Course:
+def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Course:
+    allow_forks(monkeypatch)
     return make_checked_course(tmp_path)
 
 

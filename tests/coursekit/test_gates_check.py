@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import typer
 from courses import write
-from gate_courses import make_checked_course, plant
+from gate_courses import allow_forks, make_checked_course, plant
 
 from coursekit.errors import CourseError
 from coursekit.gates import GATES, check, choose
@@ -25,6 +25,7 @@ LOOP = "import os\n    open({file!r}, 'w').write(str(os.getpid()))\n    while Tr
 @pytest.fixture
 def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Course:
     monkeypatch.setenv(ROOT_VARIABLE, str(tmp_path))
+    allow_forks(monkeypatch)
     return make_checked_course(tmp_path)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 
@@ -13,21 +14,24 @@ from coursekit.gates.tracks import OTHER_BACKENDS, jobs_of_tracks, missing_track
 from coursekit.paths import ROOT_VARIABLE, Course
 from coursekit.results import PASSED
 
+# "245 passed, 2 skipped in 31.52s"; libraries may say more after it.
+CLOSING_LINE = re.compile(r"\d+ \w+.* in \d+\.\d+s")
+
 
 def reference(context: Context) -> Findings:
     """Run the whole suite as `pdm run test-solution` does, then the days of the MLX track."""
-    code, last_line = _run_suite(context.course, context.console)
-    problems = [f"`pdm run test-solution` fails: {last_line}"] if code else []
+    code, closing = _run_suite(context.course, context.console)
+    problems = [f"`pdm run test-solution` fails: {closing}"] if code else []
     jobs = jobs_of_tracks(context, "the reference", context.reference, DAY_SECONDS, OTHER_BACKENDS)
     problems += day_problems(context.run("reference (MLX)", jobs), PASSED)
-    return Findings(f"{last_line}; MLX: {count(len(jobs), 'day')}", problems, missing_tracks(context))
+    return Findings(f"{closing}; MLX: {count(len(jobs), 'day')}", problems, missing_tracks(context))
 
 
 def _run_suite(course: Course, console: Console) -> tuple[int, str]:
-    """Run it, showing what it prints; its exit code and its last line."""
+    """Run it, showing what it prints; its exit code and pytest's closing line."""
     command = [sys.executable, "-u", "-m", "coursekit", "test-solution"]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1", ROOT_VARIABLE: str(course.root)}
-    last_line = ""
+    closing = ""
     with subprocess.Popen(
         command,
         cwd=course.root,
@@ -42,8 +46,9 @@ def _run_suite(course: Course, console: Console) -> tuple[int, str]:
         try:
             for line in process.stdout:
                 console.print(f"  {line.rstrip()}", markup=False, soft_wrap=True)
-                last_line = line.strip(" =\r\n") or last_line
+                if CLOSING_LINE.search(line):
+                    closing = line.strip(" =\r\n")
         except BaseException:
             process.terminate()
             raise
-    return process.returncode, last_line or f"exit code {process.returncode}"
+    return process.returncode, closing or f"exit code {process.returncode}"
