@@ -56,7 +56,7 @@ def silu(x: Tensor) -> Tensor:
 class MLP:
     """The feed-forward part of a block, SwiGLU: down(silu(gate(x)) · up(x)).
 
-    The gate and up projections lie in one matrix, so that ``x`` is read once for both.
+    The gate and up projections lie in one matrix, so that one call computes both.
 
     Source: Shazeer 2020, "GLU Variants Improve Transformer".
     """

@@ -55,7 +55,7 @@ def silu(x: mx.array) -> mx.array:
 class MLP:
     """The feed-forward part of a block, SwiGLU: down(silu(gate(x)) · up(x)).
 
-    The gate and up projections lie in one matrix, so that ``x`` is read once for both.
+    The gate and up projections lie in one matrix, so that one call computes both.
 
     Source: Shazeer 2020, "GLU Variants Improve Transformer".
     """

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,8 @@ from rich.console import Console
 from coursekit.gates import children
 from coursekit.gates.gate import Context, Findings, Gate
 from coursekit.paths import Course
+
+DAY_TESTS = re.compile(r"week_\d+\b|test_day_\d+")
 
 MUTANTS = {
     "week_1/day_1": [
@@ -70,8 +74,13 @@ def add_test(course: Course, name: str, text: str) -> None:
 
 
 def allow_forks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let children be forked though tests before these have imported MLX here: the tiny course doesn't use it."""
+    """Let children be forked from a pytest that has imported MLX and the tests of the real course's days.
+
+    The tiny course does not use MLX, and has tests of the same names.
+    """
     monkeypatch.setattr(children, "NEVER_BEFORE_FORK", ())
+    for name in [name for name in sys.modules if DAY_TESTS.match(name)]:
+        monkeypatch.delitem(sys.modules, name)
 
 
 def run(gate: Gate, course: Course, day: str | None = None, workers: int = 2) -> Findings:

@@ -76,8 +76,12 @@ def test_the_committed_file_has_a_gap_for_every_token() -> None:
         assert min(prompt.gaps) >= 0
 
 
-@pytest.mark.parametrize(("text", "word"), [(None, "missing"), ("{", "damaged"), ('{"prompts": [{}]}', "damaged")])
-def test_a_missing_or_damaged_file_says_how_to_make_it_again(tmp_path: Path, text: str | None, word: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "word"), [(None, "missing"), ("{", "damaged"), ('{"prompts": [{}]}', "damaged")]
+)
+def test_a_missing_or_damaged_file_says_how_to_make_it_again(
+    tmp_path: Path, text: str | None, word: str
+) -> None:
     folder = tmp_path / "tests" / "golden"
     folder.mkdir(parents=True)
     if text is not None:
