@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from coursekit.causes import find_plain_cause
-from coursekit.comparison import CheckFailed, Comparison, Suspects, kind_of, wanted_array
-from coursekit.stubs import reached_stub
+from coursekit.checking.causes import find_plain_cause
+from coursekit.checking.comparison import CheckFailed, Comparison, Suspects, kind_of, wanted_array
+from coursekit.running.stubs import reached_stub
 
 # What float arithmetic in another order may change. bfloat16 keeps 8 bits of a number, float16 keeps 11.
 TOLERANCES = {"float32": (1e-5, 1e-6), "bfloat16": (1.6e-2, 1e-2), "float16": (2e-3, 1e-3)}

@@ -15,12 +15,21 @@ from coursekit.errors import CourseError
 # Name -> where it lives and what it does. A command's module is imported only when that command is called,
 # so that `hint` does not wait for torch.
 COMMANDS: dict[str, tuple[str, str]] = {
-    "test": ("coursekit.runner:run_tests", "test your code: the day that you name, or every day begun"),
-    "test-solution": ("coursekit.runner:run_suite", "run the whole test suite on the reference"),
-    "hint": ("coursekit.hint:hint", "show the next of a task's three hints"),
-    "progress": ("coursekit.progress:progress", "show the whole course on one screen"),
-    "reset": ("coursekit.reset:reset", "put a day's or a task's stubs back, keeping a copy of your code"),
-    "catch-up": ("coursekit.catch_up:catch_up", "borrow from the reference what earlier days still lack"),
+    "test": (
+        "coursekit.running.runner:run_tests",
+        "test your code: the day that you name, or every day begun",
+    ),
+    "test-solution": ("coursekit.running.runner:run_suite", "run the whole test suite on the reference"),
+    "hint": ("coursekit.learner.hint:hint", "show the next of a task's three hints"),
+    "progress": ("coursekit.learner.progress:progress", "show the whole course on one screen"),
+    "reset": (
+        "coursekit.learner.reset:reset",
+        "put a day's or a task's stubs back, keeping a copy of your code",
+    ),
+    "catch-up": (
+        "coursekit.learner.catch_up:catch_up",
+        "borrow from the reference what earlier days still lack",
+    ),
     "main": ("coursekit.programs.main:main", "answer one prompt with the model"),
     "batch-main": ("coursekit.programs.batch_main:batch_main", "answer a fixed set of prompts"),
     "smoke": ("coursekit.programs.smoke:smoke", "run the engine's stages and compare their tokens and speed"),

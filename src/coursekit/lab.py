@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from coursekit import arrays
 from coursekit.backends import Backend
+from coursekit.checking import arrays
 from coursekit.errors import CourseError
 from coursekit.paths import Course
 

@@ -8,9 +8,9 @@ from difflib import get_close_matches
 from functools import cached_property
 
 from coursekit.errors import CourseError
-from coursekit.lesson import FunctionRef, Lesson, Task
-from coursekit.lesson_file import LessonFile, Problem, day_folders
-from coursekit.outline import classes, functions, parse, read_source
+from coursekit.lessons.lesson import FunctionRef, Lesson, Task
+from coursekit.lessons.lesson_file import LessonFile, Problem, day_folders
+from coursekit.lessons.outline import classes, functions, parse, read_source
 from coursekit.paths import Course
 
 __all__ = ["FunctionRef", "Lesson", "Manifest", "ManifestError", "Task", "list_tasks", "load_manifest"]

@@ -9,14 +9,14 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from coursekit.drift import Drift, Origin, find_drift
+from coursekit.editing.drift import Drift, Origin, find_drift
+from coursekit.editing.source import stub
 from coursekit.errors import CourseError
 from coursekit.files import write_files
+from coursekit.learner.state import save_copies
+from coursekit.lessons.outline import functions, parse, read_source
 from coursekit.manifest import FunctionRef, Manifest, load_manifest
-from coursekit.outline import functions, parse, read_source
 from coursekit.paths import PACKAGES, Course
-from coursekit.source import stub
-from coursekit.state import save_copies
 
 
 def generate(course: Course, package: str, manifest: Manifest) -> dict[str, bytes]:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from coursekit import arrays
+from coursekit.checking import arrays
 
 
 @pytest.fixture(params=["torch", "mlx"])

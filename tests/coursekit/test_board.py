@@ -6,9 +6,9 @@ import pytest
 from courses import make_course, solve
 from rich.console import Console
 
-from coursekit.board import Board
 from coursekit.manifest import load_manifest
-from coursekit.results import Report, Result
+from coursekit.running.board import Board
+from coursekit.running.results import Report, Result
 
 MESSAGE = "the area: 1 of 4 values differ\n  the worst at [B=1, H=2]: 0.25 expected, 0.5 found, and so on"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from books import CHAPTER, MANIFEST, PAGES, make_book
 
+from coursekit.book.checks import book_problems
 from coursekit.book.commands import find_commands
 from coursekit.book.markdown import Page
-from coursekit.book_checks import book_problems
 from coursekit.manifest import load_manifest
 from coursekit.paths import Course
 

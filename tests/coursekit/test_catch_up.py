@@ -9,12 +9,12 @@ import pytest
 from courses import COUNTING, SHAPES, learner_text, make_course, write
 
 from coursekit.backends import Backend
-from coursekit.catch_up import catch_up
 from coursekit.errors import CourseError
-from coursekit.outline import stubbed
+from coursekit.learner.catch_up import catch_up
+from coursekit.learner.reset import reset
+from coursekit.learner.state import State
+from coursekit.lessons.outline import stubbed
 from coursekit.paths import Course
-from coursekit.reset import reset
-from coursekit.state import State
 
 OWN_AREA = "def area(size: Size) -> float:\n    w, h = size\n    return w * h"
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from coursekit.causes import find_cause, find_plain_cause
+from coursekit.checking.causes import find_cause, find_plain_cause
 
 B, H, L, S, D = 2, 6, 5, 7, 8
 RNG = np.random.default_rng(3)

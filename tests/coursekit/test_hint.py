@@ -8,9 +8,9 @@ import pytest
 from courses import LESSONS, make_course, write
 
 from coursekit.errors import CourseError
-from coursekit.hint import hint
+from coursekit.learner.hint import hint
+from coursekit.learner.state import State
 from coursekit.paths import Course
-from coursekit.state import State
 
 HINTS = ["Look at Size.", "Width times height.", "return size.width * size.height"]
 

@@ -248,7 +248,7 @@ def test_a_day_without_a_lesson_file_is_not_there_yet(course):
 
 
 def test_loading_imports_neither_torch_nor_libcst():
-    modules = "coursekit.manifest, coursekit.hint, coursekit.progress"
+    modules = "coursekit.manifest, coursekit.learner.hint, coursekit.learner.progress"
     code = f"import sys, {modules}; print({{'torch', 'libcst'}} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

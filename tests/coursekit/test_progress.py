@@ -10,12 +10,12 @@ from courses import SHAPES, learner_text, make_course, solve, write
 from rich.console import Console
 
 from coursekit.backends import Backend
-from coursekit.catch_up import catch_up
+from coursekit.learner.catch_up import catch_up
+from coursekit.learner.progress import progress, show
+from coursekit.learner.standing import Standing, Survey
+from coursekit.learner.state import State
 from coursekit.manifest import load_manifest
 from coursekit.paths import Course
-from coursekit.progress import progress, show
-from coursekit.standing import Standing, Survey
-from coursekit.state import State
 
 
 @pytest.fixture

@@ -11,12 +11,12 @@ from courses import SHAPES, make_course, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coursekit.editing.repair import add_function, add_names
+from coursekit.editing.transplant import Learner
 from coursekit.errors import CourseError
+from coursekit.lessons.outline import stubbed
 from coursekit.manifest import load_manifest
-from coursekit.outline import stubbed
 from coursekit.paths import Course
-from coursekit.repair import add_function, add_names
-from coursekit.transplant import Learner
 
 MODEL = '''"""A model."""
 

@@ -9,10 +9,10 @@ from courses import SHAPES, learner_text, make_course, solve, write
 
 from coursekit.backends import Backend
 from coursekit.errors import CourseError
-from coursekit.outline import stubbed
+from coursekit.learner.reset import reset
+from coursekit.learner.state import State
+from coursekit.lessons.outline import stubbed
 from coursekit.paths import Course
-from coursekit.reset import reset
-from coursekit.state import State
 
 
 @pytest.fixture

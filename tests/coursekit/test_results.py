@@ -2,7 +2,7 @@
 
 import pytest
 
-from coursekit.results import Report, Result, fold, read_report, sentence
+from coursekit.running.results import Report, Result, fold, read_report, sentence
 
 STATES = ["crashed", "wrong", "not started", "passed", "skipped"]
 

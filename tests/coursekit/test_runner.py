@@ -12,9 +12,9 @@ from runs import change, course_command, environment
 
 from coursekit.backends import Backend
 from coursekit.errors import CourseError
-from coursekit.implementation import Impl
 from coursekit.manifest import load_manifest
-from coursekit.runner import select
+from coursekit.programs.implementation import Impl
+from coursekit.running.runner import select
 
 
 @pytest.fixture

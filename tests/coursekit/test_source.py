@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coursekit.editing.source import function_source, replace_function, stub, stubbed
 from coursekit.errors import CourseError
-from coursekit.source import function_source, replace_function, stub, stubbed
 
 MESSAGE = "Week 1 Day 3 Task 2: Grouped-query attention"
 RAISE = f'raise NotImplementedError("{MESSAGE}")'

@@ -10,8 +10,8 @@ import typer
 from courses import COUNTING, LESSONS, SHAPES, learner_text, make_course, solve, write, write_solution
 
 from coursekit.errors import CourseError
+from coursekit.lessons.outline import stubbed
 from coursekit.manifest import FunctionRef, load_manifest
-from coursekit.outline import stubbed
 from coursekit.paths import Course
 from coursekit.starter import assemble, drifted, generate, starter, wanted_files
 

@@ -9,10 +9,10 @@ import pytest
 from courses import COUNTING, make_course, write
 
 from coursekit.errors import CourseError
+from coursekit.learner.state import State, save_copies
+from coursekit.lessons.outline import fingerprint, functions, parse
 from coursekit.manifest import FunctionRef
-from coursekit.outline import fingerprint, functions, parse
 from coursekit.paths import Course
-from coursekit.state import State, save_copies
 
 TOTAL = FunctionRef("counting.py", "total")
 

@@ -6,7 +6,7 @@ The book's Python is run and its figures are redrawn by the suite, which the ref
 
 from __future__ import annotations
 
-from coursekit.book_checks import book_problems, read_pages
+from coursekit.book.checks import book_problems, read_pages
 from coursekit.gates.day_tests import tests_of_task
 from coursekit.gates.gate import Context, Findings, count
 from coursekit.gates.workers import tests_of_day

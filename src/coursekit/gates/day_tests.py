@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from coursekit.gates.workers import tests_of_day
+from coursekit.lessons.outline import functions, parse, read_source
 from coursekit.manifest import Lesson, Task
-from coursekit.outline import functions, parse, read_source
 from coursekit.paths import Course
-from coursekit.results import TASK_TEST
+from coursekit.running.results import TASK_TEST
 
 
 def tests_of_task(course: Course, lesson: Lesson, task: Task) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from coursekit.gates.mutant_file import Mutant, MutantFile
 from coursekit.gates.tracks import installed
 from coursekit.gates.workers import Job, JobResult
 from coursekit.manifest import Lesson
-from coursekit.results import CRASHED, NOT_STARTED, PASSED, WRONG
+from coursekit.running.results import CRASHED, NOT_STARTED, PASSED, WRONG
 
 # A mutant may take this many times as long as the whole day on the reference, and may take this long in any case.
 PATIENCE = 5

@@ -6,7 +6,7 @@ from coursekit.backends import Backend
 from coursekit.gates.gate import DAY_SECONDS, Context, Findings, day_problems
 from coursekit.gates.tracks import days, days_by_track, installed, missing_tracks
 from coursekit.gates.workers import Job
-from coursekit.results import PASSED
+from coursekit.running.results import PASSED
 
 
 def order(context: Context) -> Findings:

@@ -12,7 +12,7 @@ from rich.console import Console
 from coursekit.gates.gate import DAY_SECONDS, Context, Findings, count, day_problems
 from coursekit.gates.tracks import OTHER_BACKENDS, jobs_of_tracks, missing_tracks
 from coursekit.paths import ROOT_VARIABLE, Course
-from coursekit.results import PASSED
+from coursekit.running.results import PASSED
 
 # "245 passed, 2 skipped in 31.52s"; libraries may say more after it.
 CLOSING_LINE = re.compile(r"\d+ \w+.* in \d+\.\d+s")

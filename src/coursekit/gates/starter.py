@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coursekit.gates.gate import DAY_SECONDS, Context, Findings, count, day_problems, indented
 from coursekit.gates.tracks import jobs_of_tracks, missing_tracks
-from coursekit.results import NOT_STARTED
+from coursekit.running.results import NOT_STARTED
 from coursekit.starter import drifted, wanted_files
 
 

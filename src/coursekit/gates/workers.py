@@ -16,7 +16,7 @@ from coursekit.gates.children import Child, Command, preload, start
 from coursekit.gates.scratch import Packages, lay_out
 from coursekit.manifest import Lesson
 from coursekit.paths import Course
-from coursekit.results import Report, read_report
+from coursekit.running.results import Report, read_report
 
 PAUSE = 0.01
 OUTPUT_SHOWN = 12  # lines

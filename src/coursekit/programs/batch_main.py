@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from coursekit.implementation import Impl
 from coursekit.programs import options
 from coursekit.programs.engine import Engine, Timing, load, make_sampler, prompt_ids, running
+from coursekit.programs.implementation import Impl
 from coursekit.programs.prompts import PROMPTS
 
 

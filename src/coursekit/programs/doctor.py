@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from coursekit.implementation import Impl
-from coursekit.import_path import choose_implementation
 from coursekit.paths import Course
+from coursekit.programs.implementation import Impl
+from coursekit.running.import_path import choose_implementation
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from coursekit.errors import CourseError
-from coursekit.implementation import Impl, explain_stubs
-from coursekit.import_path import choose_implementation
 from coursekit.paths import Course
+from coursekit.programs.implementation import Impl, explain_stubs
+from coursekit.running.import_path import choose_implementation
 
 if TYPE_CHECKING:
     from tiny_llm.generate import Sample

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from coursekit.implementation import Impl
 from coursekit.programs import options
 from coursekit.programs.engine import Engine, Timing, check_prompt, load, make_sampler, prompt_ids, running
+from coursekit.programs.implementation import Impl
 
 if TYPE_CHECKING:
     from tiny_llm.generate import Sample

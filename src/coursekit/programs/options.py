@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from coursekit.implementation import Impl
+from coursekit.programs.implementation import Impl
 
 
 class Dtype(StrEnum):

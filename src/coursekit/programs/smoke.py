@@ -11,10 +11,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from coursekit.implementation import Impl
 from coursekit.programs import options
 from coursekit.programs.engine import Engine, load, running
 from coursekit.programs.golden import GoldenPrompt, Parting, find_parting, load_golden
+from coursekit.programs.implementation import Impl
 from coursekit.programs.stages import Stage, find_stages
 
 MODEL = "smollm2-135m"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from coursekit.errors import CourseError
+from coursekit.lessons.outline import read_source, stubbed
 from coursekit.manifest import FunctionRef, Lesson, Manifest, Task
-from coursekit.outline import read_source, stubbed
 from coursekit.paths import Course
 
 

@@ -16,7 +16,7 @@ from functools import lru_cache
 import libcst as cst
 
 from coursekit.errors import CourseError
-from coursekit.outline import BYTE_ORDER_MARK, Function, functions, parse, stubbed
+from coursekit.lessons.outline import BYTE_ORDER_MARK, Function, functions, parse, stubbed
 
 __all__ = [
     "end_of_statement",

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from coursekit.errors import CourseError
-from coursekit.lesson import FunctionRef, Lesson, Task
-from coursekit.outline import read_source
+from coursekit.lessons.lesson import FunctionRef, Lesson, Task
+from coursekit.lessons.outline import read_source
 from coursekit.paths import Course
 
 HINTS = 3

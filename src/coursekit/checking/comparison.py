@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from coursekit import arrays, lab
-from coursekit.cases import Axes
-from coursekit.causes import find_cause
+from coursekit import lab
+from coursekit.checking import arrays
+from coursekit.checking.cases import Axes
+from coursekit.checking.causes import find_cause
 
 Suspects = Mapping[str, Any]
 

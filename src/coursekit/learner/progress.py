@@ -12,10 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from coursekit.backends import Backend
+from coursekit.learner.standing import DayStanding, Standing, Survey
+from coursekit.learner.state import State
 from coursekit.manifest import load_manifest
 from coursekit.paths import Course
-from coursekit.standing import DayStanding, Standing, Survey
-from coursekit.state import State
 
 # Symbol, its stand-in for terminals that know only ASCII, and its style.
 SYMBOLS = {

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from coursekit.cases import Axes, Case
+from coursekit.checking.cases import Axes, Case
 
 MOST_AXES = 5
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from coursekit.cases import Case
+from coursekit.checking.cases import Case
 
 
 def mask_not_infinite(case: Case) -> str | None:

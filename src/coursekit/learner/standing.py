@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from enum import Enum
 
 from coursekit.errors import CourseError
+from coursekit.learner.state import State
+from coursekit.lessons.outline import fingerprint, stub_message
+from coursekit.lessons.package import Package
 from coursekit.manifest import FunctionRef, Lesson, Manifest, Task
-from coursekit.outline import fingerprint, stub_message
-from coursekit.package import Package
 from coursekit.paths import Course
-from coursekit.state import State
 
 
 class Standing(Enum):

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from coursekit.cases import Case
+from coursekit.checking.cases import Case
 
 
 def all_zeros(case: Case) -> str | None:

@@ -9,11 +9,11 @@ from rich.console import Console
 from rich.text import Text
 
 from coursekit.backends import Backend
-from coursekit.learner import unwritten
+from coursekit.learner.stubs_left import unwritten
+from coursekit.lessons.tracks import name_days
 from coursekit.manifest import Lesson, Manifest, Task
 from coursekit.paths import Course
-from coursekit.results import CRASHED, NOT_STARTED, PASSED, SKIPPED, WRONG, Report, TaskResult
-from coursekit.tracks import name_days
+from coursekit.running.results import CRASHED, NOT_STARTED, PASSED, SKIPPED, WRONG, Report, TaskResult
 
 # State -> (symbol, symbol where the terminal has no Unicode, colour).
 LOOKS = {

@@ -8,9 +8,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from coursekit.errors import CourseError
-from coursekit.outline import read_source, stubbed
+from coursekit.lessons.outline import read_source, stubbed
 from coursekit.paths import Course
-from coursekit.stubs import reached_stub
+from coursekit.running.stubs import reached_stub
 
 if TYPE_CHECKING:
     from coursekit.manifest import Task

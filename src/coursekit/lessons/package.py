@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from coursekit.errors import CourseError
-from coursekit.lesson import FunctionRef
-from coursekit.outline import Function, functions, parse, read_source
+from coursekit.lessons.lesson import FunctionRef
+from coursekit.lessons.outline import Function, functions, parse, read_source
 
 
 class Package:

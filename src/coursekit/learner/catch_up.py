@@ -8,12 +8,12 @@ import typer
 from rich.console import Console
 
 from coursekit.backends import Backend
+from coursekit.editing.report import print_functions
+from coursekit.editing.transplant import Learner
 from coursekit.files import write_files
+from coursekit.learner.state import State, save_copies
 from coursekit.manifest import FunctionRef, Lesson, Task, load_manifest
 from coursekit.paths import Course
-from coursekit.report import print_functions
-from coursekit.state import State, save_copies
-from coursekit.transplant import Learner
 
 FAILING = ("wrong", "crashed")
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 
+from coursekit.editing.repair import add_function, add_names
+from coursekit.editing.source import replace_function
+from coursekit.lessons.outline import functions, parse, read_source, stub_message, used_names
+from coursekit.lessons.package import Package
 from coursekit.manifest import FunctionRef, Manifest
-from coursekit.outline import functions, parse, read_source, stub_message, used_names
-from coursekit.package import Package
 from coursekit.paths import Course
-from coursekit.repair import add_function, add_names
-from coursekit.source import replace_function
 from coursekit.starter import assemble_file
 
 

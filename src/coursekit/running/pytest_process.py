@@ -14,7 +14,7 @@ from pathlib import Path
 
 from coursekit.errors import CourseError
 from coursekit.paths import ROOT_VARIABLE, Course
-from coursekit.results import CRASHED, Report, Result, read_report, sentence
+from coursekit.running.results import CRASHED, Report, Result, read_report, sentence
 
 INTERRUPTED = 130
 # pytest's own exit codes.

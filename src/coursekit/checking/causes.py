@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from coursekit import mistakes_mask, mistakes_order, mistakes_value
-from coursekit.cases import Axes, Case
+from coursekit.checking import mistakes_mask, mistakes_order, mistakes_value
+from coursekit.checking.cases import Axes, Case
 
 # Above this many numbers the search for a cause would take longer than the test.
 LARGEST = 1_000_000

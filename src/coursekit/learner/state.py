@@ -14,8 +14,8 @@ from rich.console import Console
 
 from coursekit.errors import CourseError
 from coursekit.files import write_files
-from coursekit.lesson import FunctionRef
-from coursekit.outline import fingerprint, functions, parse
+from coursekit.lessons.lesson import FunctionRef
+from coursekit.lessons.outline import fingerprint, functions, parse
 from coursekit.paths import Course
 
 SCHEMA = 1

@@ -6,8 +6,8 @@ from functools import cache
 from pathlib import Path
 
 from coursekit.backends import Backend
+from coursekit.lessons.outline import functions, parse, read_source
 from coursekit.manifest import Lesson, Manifest
-from coursekit.outline import functions, parse, read_source
 from coursekit.paths import Course
 
 DEVICES = ("cpu", "cuda", "mps")

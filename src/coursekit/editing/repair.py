@@ -7,8 +7,9 @@ import re
 from collections.abc import Sequence
 from copy import copy
 
+from coursekit.editing.source import end_of_statement, indentation, newline_of, render
 from coursekit.errors import CourseError
-from coursekit.outline import (
+from coursekit.lessons.outline import (
     BYTE_ORDER_MARK,
     bound_names,
     classes,
@@ -17,7 +18,6 @@ from coursekit.outline import (
     parse,
     used_names,
 )
-from coursekit.source import end_of_statement, indentation, newline_of, render
 
 Repaired = tuple[str, list[str]]
 

@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from coursekit.errors import CourseError
+from coursekit.learner.state import State
 from coursekit.manifest import Manifest, Task, list_tasks, load_manifest
 from coursekit.paths import Course
-from coursekit.state import State
 
 HINTS = 3
 WIDTH = 100

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from coursekit.check import CheckFailed
-from coursekit.results import CRASHED, NOT_STARTED, WRONG
-from coursekit.stubs import Stub, chain, reached_stub
+from coursekit.running.results import CRASHED, NOT_STARTED, WRONG
+from coursekit.running.stubs import Stub, chain, reached_stub
 
 LONGEST_MESSAGE = 300
 LONGEST_ASSERT = 6

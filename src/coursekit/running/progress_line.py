@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from coursekit.results import CRASHED, NOT_STARTED, PASSED, SKIPPED, WRONG, Result
+from coursekit.running.results import CRASHED, NOT_STARTED, PASSED, SKIPPED, WRONG, Result
 
 MARKS = {PASSED: ".", NOT_STARTED: "-", WRONG: "x", CRASHED: "!", SKIPPED: "s"}
 WIDEST = 76

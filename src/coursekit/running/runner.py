@@ -9,13 +9,15 @@ import typer
 from rich.console import Console
 
 from coursekit.backends import Backend
-from coursekit.board import Board, earned
 from coursekit.errors import CourseError
-from coursekit.implementation import Impl
-from coursekit.learner import begun_and_next
+from coursekit.learner.state import State
+from coursekit.learner.stubs_left import begun_and_next
+from coursekit.lessons.tracks import covers, track_refusal
 from coursekit.manifest import Lesson, Manifest, load_manifest
 from coursekit.paths import Course
-from coursekit.pytest_process import (
+from coursekit.programs.implementation import Impl
+from coursekit.running.board import Board, earned
+from coursekit.running.pytest_process import (
     INTERRUPTED,
     NOTHING_COLLECTED,
     TESTS_FAILED,
@@ -24,9 +26,7 @@ from coursekit.pytest_process import (
     run_child,
     run_pytest,
 )
-from coursekit.results import Report
-from coursekit.state import State
-from coursekit.tracks import covers, track_refusal
+from coursekit.running.results import Report
 
 # Arguments of pytest that ask for its own output: with any of them it is not silenced.
 TALKATIVE = (

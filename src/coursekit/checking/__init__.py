@@ -1,0 +1,1 @@
+"""Behind `check`: comparing arrays and recognising likely causes."""

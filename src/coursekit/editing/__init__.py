@@ -1,0 +1,1 @@
+"""Changing single functions of a source file and nothing around them."""

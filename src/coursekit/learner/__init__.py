@@ -1,0 +1,1 @@
+"""The learner's own records, and the commands that show or change how far the learner is."""

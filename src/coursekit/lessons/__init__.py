@@ -1,0 +1,1 @@
+"""What the lessons say, and what the packages hold of it."""

@@ -1,0 +1,1 @@
+"""Running tests and telling what came of it."""
