@@ -1,4 +1,4 @@
 """An LLM serving engine, built one day at a time.
 
-Start at Day 1.1: `attention.py`. The book's preface says what each file is for and on which day it is written.
+Start at Day 1.1: `attention.py`. Each chapter of the book says which file it is about.
 """
