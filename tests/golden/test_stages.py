@@ -17,6 +17,7 @@ def engine() -> Engine:
     return load(MODEL, "float32", "cpu", Console(stderr=True))
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
 def test_a_stage_gives_the_golden_tokens(engine: Engine, stage: Stage) -> None:
     golden = load_golden(Course.find(), MODEL)

@@ -26,6 +26,8 @@ TEST_ID = re.compile(r"tests/week_(\d+)/test_day_(\d+)\.py::(test_task_(\d+)_\w+
 # What faulthandler says of the innermost frame first, and how pytest-timeout announces itself.
 FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>\S+)')
 WAIT_FOR_END = 3.0
+# Beside other work on the same cores, torch's threads that spin while they wait make tests many times slower.
+WAIT_POLITELY = {"OMP_WAIT_POLICY": "PASSIVE"}
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ def run_pytest(course: Course, arguments: list[str], quiet: bool) -> Outcome:
 def run_child(course: Course, arguments: list[str], errors: object) -> int:
     """Run pytest to its end; Ctrl-C lets it finish its report first. Returns its exit code, 130 for Ctrl-C."""
     command = [sys.executable, "-m", "pytest", "-p", "coursekit.plugin", *arguments]
-    environment = os.environ | {ROOT_VARIABLE: str(course.root)}
+    environment = WAIT_POLITELY | os.environ | {ROOT_VARIABLE: str(course.root)}
     process = subprocess.Popen(command, cwd=course.root, env=environment, stderr=errors)  # type: ignore[call-overload]
     try:
         return process.wait()
