@@ -22,7 +22,7 @@ def softmax(x: Tensor, axis: int = -1) -> Tensor:
         axis: the axis to normalise over.
 
     Returns:
-        An array of the shape and dtype of ``x``. Computed in float32 or better, rounded once.
+        An array of the shape and dtype of ``x``. Computed in float32, or in float64 if ``x`` is, and rounded once.
 
     Source: Vaswani et al. 2017, "Attention Is All You Need", equation 1.
     """

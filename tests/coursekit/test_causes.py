@@ -68,6 +68,7 @@ FOUR = "B H L D"
         (np.zeros((L, S)), MASK, "L S", "nothing is masked"),
         (np.where(MASK == 0, 0.0, -1e9), MASK, "L S", "a large negative number"),
         (MASK == 0, MASK, "L S", "0 and −inf are expected"),
+        (np.where(MASK == 0, np.nan, -np.inf), MASK, "L S", "0 · ∞ is NaN"),
     ],
 )
 def test_a_usual_mistake_is_recognised(actual, expected, axes, says):
@@ -97,6 +98,22 @@ def test_a_missing_scale_is_found_among_the_suspects_in_float32():
     actual = attention(query, key, value, scale=1.0).astype(np.float32)
     cause = find_cause(actual, attention(query, key, value), axes=FOUR, suspects=suspects)
     assert cause == "the scores are not divided by √D"
+
+
+def test_a_suspect_is_found_where_the_test_compares_exactly():
+    cause = find_cause(
+        np.multiply(X.astype(np.float32), np.float32(np.sqrt(D))),
+        X,
+        suspects={"times 1": lambda: X * (1 + 1e-7), "times √D": lambda: X * np.sqrt(D)},
+        rtol=0.0,
+        atol=0.0,
+    )
+    assert cause == "times √D"
+
+
+def test_a_suspect_that_gives_the_right_result_is_no_cause():
+    near = RNG.normal(1.0, 1e-8, size=X.shape) * X
+    assert find_cause(near, X, suspects={"nothing at all": X}, rtol=0.0, atol=0.0) is None
 
 
 def test_a_suspect_that_fails_says_so_and_keeps_the_learners_message():

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from coursekit.check import CheckFailed, check, check_equal, check_raises
+from coursekit.check import CheckFailed, check, check_equal, check_raises, check_shape
 
 RNG = np.random.default_rng(7)
 EXPECTED = RNG.normal(size=(2, 6, 5, 8))
@@ -52,14 +52,16 @@ def test_the_axis_whose_size_differs_is_named():
     assert "axis 1: 6 expected, 2 found" in complaint(float32(EXPECTED[:, :2]), EXPECTED)
 
 
-def test_a_missing_axis_is_counted():
-    assert "4 axes expected, 3 found" in complaint(float32(EXPECTED[0]), EXPECTED, axes="B H L D")
+def test_a_missing_axis_shows_in_the_shape_alone():
+    text = complaint(float32(EXPECTED[0]), EXPECTED, axes="B H L D")
+    assert "shape [2, 6, 5, 8] (B, H, L, D) expected, [6, 5, 8] found" in text
+    assert "axes" not in text
 
 
 def test_a_float64_is_told_before_its_values():
     text = complaint(EXPECTED + 1, EXPECTED)
     assert text.startswith("the output: dtype float32 expected, float64 found")
-    assert "likely cause: a float64 array or table came in" in text
+    assert "likely cause: NumPy computes in float64 unless told otherwise" in text
     check(EXPECTED, EXPECTED, dtype=None, framework="numpy")
 
 
@@ -83,9 +85,13 @@ def test_nan_is_counted_and_placed():
 def test_expected_infinities_are_equal_to_themselves_and_others_are_told():
     mask = np.array([[0.0, -np.inf], [0.0, 0.0]])
     check(float32(mask), mask, framework="numpy")
-    assert "1 of 4 values should be infinite" in complaint(float32(np.where(mask < 0, -5, mask)), mask)
-    assert "the first at [0, 1]: -inf expected, inf found" in complaint(float32(-mask + 0.0), mask)
-    assert "1 of 4 values is infinite" in complaint(float32([[0, -np.inf], [0, np.inf]]), mask)
+    masked = float32(np.where(mask < 0, -5, mask))
+    assert "1 of 4 values is finite and should be infinite" in complaint(masked, mask)
+    text = complaint(float32(-mask + 0.0), mask)
+    assert "1 of 4 values is infinite with the wrong sign" in text
+    assert "the first at [0, 1]: -inf expected, inf found" in text
+    text = complaint(float32([[-np.inf, -np.inf], [0, np.inf]]), mask)
+    assert "2 of 4 values are infinite and should not be" in text
 
 
 def test_the_worst_value_is_placed_and_the_wrong_ones_counted():
@@ -109,7 +115,7 @@ def test_half_precision_has_tolerances_of_its_own(lab):
 
 def test_a_wrong_integer_is_placed():
     assert complaint(np.array([4, 5, 6]), np.array([4, 7, 6])) == (
-        "the output: 1 of 3 values differ\n  the first at [1]: 7 expected, 5 found"
+        "the output: 1 of 3 values differs\n  the first at [1]: 7 expected, 5 found"
     )
 
 
@@ -117,7 +123,36 @@ def test_a_tuple_is_checked_part_by_part():
     parts = (EXPECTED, -EXPECTED)
     assert "a tuple of 2 expected, a NumPy array found" in complaint(float32(EXPECTED), parts)
     assert "a tuple of 2 expected, one of 1 found" in complaint((float32(EXPECTED),), parts)
-    assert complaint((float32(EXPECTED), float32(EXPECTED)), parts).startswith("the output[1]: ")
+    both = (float32(EXPECTED), float32(EXPECTED))
+    assert complaint(both, parts).startswith("the output[1]: ")
+    assert complaint(both, parts, name=("cos", "sin")).startswith("sin: ")
+    assert complaint(None, parts, name=("cos", "sin")).startswith("(cos, sin): None found, a tuple expected")
+    doubled = {"sin is doubled": (EXPECTED, -2 * EXPECTED)}
+    found = (float32(EXPECTED), float32(-2 * EXPECTED))
+    assert complaint(found, parts, suspects=doubled).endswith("likely cause: sin is doubled")
+    assert complaint(found, parts, suspects={"doubled": lambda: (EXPECTED, -2 * EXPECTED)}).endswith(
+        "likely cause: doubled"
+    )
+
+
+def test_a_single_number_has_no_place_to_name():
+    text = complaint(float32(2.5), np.asarray(2.0))
+    assert text.startswith(
+        "the output: the value differs by more than rtol 1e-05, atol 1e-06\n  2 expected, 2.5 found"
+    )
+
+
+def test_a_result_that_a_test_computes_with_has_its_shape_first(lab):
+    copy = check_shape(lab.array(EXPECTED), EXPECTED.shape)
+    assert np.array_equal(copy, float32(EXPECTED))
+    with pytest.raises(CheckFailed, match=r"the angles: None found, a torch tensor expected"):
+        check_shape(None, (2, 3), name="the angles")
+    with pytest.raises(
+        CheckFailed, match=r"the angles: shape \[2, 3\] \(B, L\) expected, \[2, 4\] found\n  axis L"
+    ):
+        check_shape(lab.array(np.zeros((2, 4))), (2, 3), name="the angles", axes="B L")
+    with pytest.raises(CheckFailed, match="a torch tensor expected, a NumPy array found"):
+        check_shape(EXPECTED, EXPECTED.shape)
 
 
 def test_a_plain_value_is_not_an_array(lab):
@@ -137,9 +172,11 @@ def test_a_plain_value_is_not_an_array(lab):
         (
             [1, 2, 9],
             [1, 2, 3],
-            "the item differs|1 of the 3 items differ; the first at index 2: 3 expected, 9 found",
+            "1 of 3 items differs; the first at index 2: 3 expected, 9 found",
         ),
+        ([7], [3], "the item differs; 3 expected, 7 found"),
         ([1, 2], [1, 2, 3], "3 items expected, 2 found"),
+        ([1, 2], [1], "1 item expected, 2 found"),
         ((1, 2), [1, 2], "a list expected, a tuple found"),
         (None, [1], "None found"),
         ("the cut sat", "the cat sat", "the texts part at character 5"),
@@ -171,6 +208,14 @@ def test_an_error_that_does_not_come_or_is_another_is_told():
         CheckFailed, match=r"a top_p above 1: should be refused with ValueError; .* 3 came back"
     ):
         check_raises(ValueError, lambda: 3, name="a top_p above 1")
+    with pytest.raises(
+        CheckFailed, match=r"nothing was raised; a NumPy array of shape \[2, 6, 5, 8\] came back"
+    ):
+        check_raises(ValueError, lambda: EXPECTED)
+    with pytest.raises(CheckFailed, match=r"a tuple \(a NumPy array of shape \[2\], 3\) came back"):
+        check_raises(ValueError, lambda: (np.zeros(2), 3))
+    with pytest.raises(CheckFailed, match="should mention '5'; it says '3 heads'"):
+        check_raises(ValueError, lambda: refuse("3 heads"), match=("3", "5"))
     with pytest.raises(CheckFailed, match="KeyError or TypeError expected, ValueError raised: no"):
         check_raises((KeyError, TypeError), lambda: refuse("no"))
     with pytest.raises(CheckFailed, match="should mention 'top_p'; it says 'no'"):

@@ -26,6 +26,10 @@ def test_task_1_runs_on_a_gpu(lab):
 def test_task_2_refuses_a_negative_side(lab):
     check_raises(ValueError, lambda: lab.shapes.perimeter(lab.shapes.Size(-1, 3)))
 """
+COMPUTES = """
+def test_task_2_has_a_length(lab):
+    assert lab.numpy(lab.shapes.perimeter(lab.shapes.Size(2, 3))).sum() > 0
+"""
 DAY_2 = """import pytest
 
 
@@ -113,6 +117,7 @@ def test_a_crash_tells_the_learners_line_and_the_exception(report):
     assert message.startswith("TypeError: unsupported operand")
     assert "src/tiny_llm/shapes.py:" in message
     assert "return self.radius + None" in message
+    assert "an optional argument that was not given (test it with `is None`)" in message
     assert "Traceback" not in message
 
 
@@ -162,6 +167,26 @@ def test_an_assert_of_the_learners_own_is_a_crash(tmp_path):
     _, found = run_plugin(course, "tests/week_1/test_day_1.py")
     assert found["tasks"]["1.1.2"]["state"] == "crashed"
     assert "an assert in your own code does not hold" in found["tasks"]["1.1.2"]["first_failure"]
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("if torch.zeros(2):\n        return 1", "an array is neither true nor false"),
+        ("return torch.zeros(2, 3, 4) @ torch.zeros(2, 5, 4).T", "`.mT` swaps the last two"),
+        ("return None < 0", "an optional argument that was not given (test it with `is None`)"),
+        ("return None", "a value is None here: is a `return` missing?"),
+    ],
+    ids=["truth", "T", "None given", "None returned"],
+)
+def test_a_crash_that_says_little_is_explained(tmp_path, body, says):
+    course = make_course(tmp_path)
+    solve(course, "1.1")
+    change(course, "return 2 *", f"import torch\n    {body}\n    return 2 *")
+    write(course.tests / "week_1/test_day_1.py", COMPUTES)
+    _, found = run_plugin(course, "tests/week_1/test_day_1.py")
+    assert found["tasks"]["1.1.2"]["state"] == "crashed"
+    assert says in found["tasks"]["1.1.2"]["first_failure"]
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,23 @@ import pytest
 
 from coursekit.running.results import Report, Result, fold, read_report, sentence
 
-STATES = ["crashed", "wrong", "not started", "passed", "skipped"]
+STATES = ["crashed", "not started", "passed", "skipped"]
 
 
 @pytest.mark.parametrize("first", range(len(STATES)))
 def test_the_state_to_see_to_first_is_the_tasks(first):
     assert fold(reversed(STATES[first:])) == STATES[first]
+
+
+def test_the_first_failure_is_told_whether_wrong_or_crashed():
+    assert fold(["passed", "wrong", "crashed"]) == "wrong"
+    assert fold(["not started", "crashed", "wrong"]) == "crashed"
+    report = Report("learner", "torch", "cpu", {"1.1.1": 3})
+    for state in ("passed", "wrong", "crashed"):
+        report.add(Result(state, "1.1.1", "", state, message=state))
+    first = report.tasks["1.1.1"].first_failure
+    assert first is not None
+    assert first.message == "wrong"
 
 
 def test_a_report_reads_as_it_was_written(tmp_path):

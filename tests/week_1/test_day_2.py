@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from coursekit.check import check, check_raises
+from coursekit.check import check, check_raises, check_shape
 
 HALF_SPLIT, INTERLEAVED = "half-split", "interleaved"
 
@@ -53,6 +53,16 @@ def rotate(lab, pairing, x, angles, dtype=None):
     return turn(lab.array(x, dtype), lab.array(np.cos(angles)), lab.array(np.sin(angles)))
 
 
+def overwritten(x, angles, pairing):
+    """The rotation in which the second number of each pair is computed from the first one already turned."""
+    D = x.shape[-1]
+    angles = np.broadcast_to(angles, (*x.shape[:-1], D // 2))
+    out = turned(x, angles, pairing)
+    for i, (first, second) in enumerate(places(pairing, D)):
+        out[..., second] = x[..., second] * np.cos(angles[..., i]) + out[..., first] * np.sin(angles[..., i])
+    return out
+
+
 def rotation_suspects(x, angles, pairing):
     """What the usual mistakes would give."""
     D = x.shape[-1]
@@ -66,6 +76,10 @@ def rotation_suspects(x, angles, pairing):
         "the pairs are right, but the result is put together in the order of the other pairing": (
             half_by_half if pairing == INTERLEAVED else side_by_side
         ),
+        "the second number of a pair is computed from the first one already turned: keep the old one": (
+            lambda: overwritten(x, angles, pairing)
+        ),
+        "cos and sin are exchanged": lambda: turned(x, np.pi / 2 - angles, pairing),
     }
 
 
@@ -88,6 +102,23 @@ def make_rope(lab, head_dim, max_positions, base=10000.0, interleaved=False):
     )
 
 
+def table_suspects(D, N, base):
+    """What the usual mistakes in the table of angles would give."""
+    pairs = np.arange(D // 2)
+
+    def table(exponents, first=0):
+        angles = np.outer(np.arange(first, first + N), float(base) ** (exponents / D))
+        return np.cos(angles), np.sin(angles)
+
+    return {
+        "the exponent is −i/D; it should be −2i/D": table(-pairs),
+        "the exponent is −4i/D; it should be −2i/D": table(-4 * pairs),
+        "the exponent lacks its minus sign": table(2 * pairs),
+        "cos and sin are exchanged": table(-2 * pairs)[::-1],
+        "the positions start at 1 instead of 0": table(-2 * pairs, first=1),
+    }
+
+
 # Task 1: the table
 
 
@@ -96,26 +127,26 @@ def test_task_1_cos_and_sin_of_position_times_frequency(lab, D, N, base):
     angles = angles_at(range(N), D, base)
     cos, sin = np.cos(angles), np.sin(angles)
     actual = lab.positional_encoding.rope_tables(D, N, base)
-    check(actual, (cos, sin), name="(cos, sin)", axes="position pair", framework="numpy")
+    check(
+        actual,
+        (cos, sin),
+        name=("cos", "sin"),
+        axes="position pair",
+        framework="numpy",
+        suspects=table_suspects(D, N, base),
+    )
 
 
 def test_task_1_the_exponent_is_minus_two_i_over_the_head_size(lab):
     D, N, base = 8, 11, 10000.0
-    half = np.outer(np.arange(N), [base ** (-i / D) for i in range(D // 2)])
-    upwards = np.outer(np.arange(N), [base ** (2 * i / D) for i in range(D // 2)])
     angles = angles_at(range(N), D, base)
     check(
-        lab.positional_encoding.rope_tables(D, N, base)[1],
-        np.sin(angles),
-        name="sin",
+        lab.positional_encoding.rope_tables(D, N, base),
+        (np.cos(angles), np.sin(angles)),
+        name=("cos", "sin"),
         axes="position pair",
         framework="numpy",
-        suspects={
-            "the exponent is −i/D; it should be −2i/D": np.sin(half),
-            "the exponent lacks its minus sign": np.sin(upwards),
-            "cos and sin are exchanged": np.cos(angles),
-            "the positions start at 1 instead of 0": np.sin(angles_at(range(1, N + 1), D, base)),
-        },
+        suspects=table_suspects(D, N, base),
     )
 
 
@@ -135,23 +166,22 @@ def test_task_1_the_first_pair_turns_one_radian_a_position(lab):
 def test_task_1_far_positions_are_as_exact_as_near_ones(lab, base):
     D, far = 12, [29_993, 29_999, 30_000]
     angles = angles_at(far, D, base)
-    rounded = np.array([frequency(i, D, base) for i in range(D // 2)], np.float32)
     cos, sin = lab.positional_encoding.rope_tables(D, 30_001, base)
     for table, name, of in ((cos, "cos", np.cos), (sin, "sin", np.sin)):
+        found = check_shape(table, (30_001, D // 2), name=name, axes="position pair", framework="numpy")[far]
+        # float32 holds 30,000 radians to 0.002; its frequencies, over as many positions, are off by about as much.
+        nearly = np.abs(found - of(angles)).max() < 0.02
         check(
-            table[far],
+            found,
             of(angles),
             name=f"{name} near position 30,000",
             axes="position pair",
             framework="numpy",
             suspects={
-                "the angles are computed in float32: their error grows with the position": of(
-                    np.outer(np.array(far, np.float32), rounded)
-                ),
-                "the frequencies are rounded to float32: the angles' error grows with the position": of(
-                    np.outer(far, rounded.astype(np.float64))
-                ),
-            },
+                "angles or frequencies in float32: their error grows with the position; use float64": found
+            }
+            if nearly
+            else None,
         )
 
 
@@ -201,7 +231,8 @@ def test_task_3_angles_broadcast_over_rows_and_heads(lab, shape):
 
 
 def check_lengths(lab, pairing, x, angles):
-    result = lab.numpy(rotate(lab, pairing, x, angles)).astype(np.float64)
+    actual = rotate(lab, pairing, x, angles)
+    result = check_shape(actual, x.shape, name=f"the {pairing} rotation", axes="B L H D").astype(np.float64)
     for first, second in places(pairing, x.shape[-1]):
         check(
             lab.array(np.hypot(result[..., first], result[..., second])),
@@ -261,7 +292,9 @@ def test_task_3_the_two_pairings_differ_only_in_the_order_of_the_numbers(lab):
     x, angles = normal(2307, 2, 5, 3, 8), normal(2308, 1, 5, 1, 4)
     # Even places first, then odd ones: takes interleaved pairs to half-split ones.
     order = [0, 2, 4, 6, 1, 3, 5, 7]
-    interleaved = lab.numpy(rotate(lab, INTERLEAVED, x, angles))
+    interleaved = check_shape(
+        rotate(lab, INTERLEAVED, x, angles), x.shape, name="the interleaved rotation", axes="B L H D"
+    )
     check(
         rotate(lab, HALF_SPLIT, x[..., order], angles),
         interleaved[..., order],
@@ -276,28 +309,33 @@ def test_task_3_the_two_pairings_differ_only_in_the_order_of_the_numbers(lab):
 @pytest.mark.parametrize(("start", "stop"), [(0, 5), (3, 8), (9, 10), (7, 20), (0, 20)])
 def test_task_4_the_angles_of_a_run_of_positions(lab, start, stop):
     D, base = 6, 300.0
-    cos, sin = make_rope(lab, D, 20, base).angles(slice(start, stop))
     angles = angles_at(range(start, stop), D, base)[None, :, None]
     from_zero = angles_at(range(stop - start), D, base)[None, :, None]
-    for table, name, of in ((cos, "cos", np.cos), (sin, "sin", np.sin)):
-        check(
-            table,
-            of(angles),
-            name=f"{name} for slice({start}, {stop})",
-            axes="B L H pair",
-            suspects={"the positions are counted from 0 instead of the slice's start": of(from_zero)}
-            if start
-            else None,
-        )
+    check(
+        make_rope(lab, D, 20, base).angles(slice(start, stop)),
+        (np.cos(angles), np.sin(angles)),
+        name=(f"cos for slice({start}, {stop})", f"sin for slice({start}, {stop})"),
+        axes="B L H pair",
+        suspects={
+            "the positions are counted from 0 instead of the slice's start": (
+                np.cos(from_zero),
+                np.sin(from_zero),
+            ),
+            "cos and sin are exchanged": (np.sin(angles), np.cos(angles)),
+        },
+    )
 
 
 @pytest.mark.parametrize("stop", [1, 4, 12])
 def test_task_4_a_slice_without_a_start_begins_at_0(lab, stop):
     D = 8
-    cos, sin = make_rope(lab, D, 12).angles(slice(None, stop))
     angles = angles_at(range(stop), D, 10000.0)[None, :, None]
-    check(cos, np.cos(angles), name=f"cos for slice(None, {stop})", axes="B L H pair")
-    check(sin, np.sin(angles), name=f"sin for slice(None, {stop})", axes="B L H pair")
+    check(
+        make_rope(lab, D, 12).angles(slice(None, stop)),
+        (np.cos(angles), np.sin(angles)),
+        name=(f"cos for slice(None, {stop})", f"sin for slice(None, {stop})"),
+        axes="B L H pair",
+    )
 
 
 @pytest.mark.parametrize(("start", "stop"), [(0, 13), (11, 13), (12, 13), (20, 25)])
@@ -341,7 +379,7 @@ def test_task_4_a_token_at_position_0_is_not_changed(lab):
 
 def test_task_4_one_token_after_a_cache_is_turned_as_in_the_whole(lab):
     x, rope = normal(2403, 2, 9, 3, 8), make_rope(lab, 8, 16)
-    whole = lab.numpy(rope(lab.array(x), slice(0, 9)))
+    whole = check_shape(rope(lab.array(x), slice(0, 9)), x.shape, name="nine tokens at once", axes="B L H D")
     for position in range(9):
         check(
             rope(lab.array(x[:, position : position + 1]), slice(position, position + 1)),
@@ -358,9 +396,11 @@ def test_task_4_only_the_distance_shows_in_the_scores(lab, interleaved, shift):
     rope = make_rope(lab, 8, 500, interleaved=interleaved)
 
     def scores(at: int) -> np.ndarray:
-        turned_query = lab.numpy(rope(lab.array(query), slice(at + 2, at + 7))).astype(np.float64)
-        turned_key = lab.numpy(rope(lab.array(key), slice(at, at + 7))).astype(np.float64)
-        return turned_query[0, :, 0] @ turned_key[0, :, 0].T
+        turned_query = rope(lab.array(query), slice(at + 2, at + 7))
+        turned_key = rope(lab.array(key), slice(at, at + 7))
+        rows = check_shape(turned_query, query.shape, name="the turned query", axes="B L H D")
+        columns = check_shape(turned_key, key.shape, name="the turned key", axes="B L H D")
+        return rows[0, :, 0].astype(np.float64) @ columns[0, :, 0].astype(np.float64).T
 
     check(
         lab.array(scores(shift)),

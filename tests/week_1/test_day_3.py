@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coursekit.check import check, check_raises
+from coursekit.check import check, check_raises, check_shape
 
 HIDDEN = -np.inf
 
@@ -111,6 +111,10 @@ def suspects(
             query, key, value, unscaled, mask
         ),
     }
+    if scale is not None:
+        wrong["1/√D is still applied: a given scale takes its place"] = lambda: grouped(
+            query, key, value, scale * usual, mask
+        )
     if mask is not None:
         wrong["the mask is not added"] = lambda: grouped(query, key, value, scale)
         factor = usual if scale is None else scale
@@ -155,7 +159,7 @@ def test_task_1_more_queries_than_keys_leave_the_first_without_any(lab, L, S):
 
 
 def test_task_1_a_chunk_has_the_last_rows_of_the_whole_mask(lab):
-    whole = lab.numpy(lab.attention.causal_mask(9, 9))
+    whole = check_shape(lab.attention.causal_mask(9, 9), (9, 9), name="causal_mask(9, 9)", axes="L S")
     for L in range(1, 10):
         check(lab.attention.causal_mask(L, 9), whole[9 - L :], name=f"causal_mask({L}, 9)", axes="L S")
 
@@ -175,7 +179,9 @@ def test_task_1_the_mask_takes_the_dtype_of_like(lab, dtype):
 def test_task_1_the_mask_can_be_added_where_like_lies(lab):
     scores = np.random.default_rng(131).normal(size=(2, 3, 5))
     like = lab.array(scores)
-    total = like + lab.attention.causal_mask(3, 5, like=like)
+    mask = lab.attention.causal_mask(3, 5, like=like)
+    check_shape(mask, (3, 5), name="causal_mask(3, 5, like=scores)", axes="L S")
+    total = like + mask
     check(total, scores + visible(3, 5), name="scores + mask", axes="B L S")
 
 
@@ -276,7 +282,12 @@ def test_task_2_a_query_that_sees_nothing_yields_zeros(lab):
 @pytest.mark.parametrize("Hkv", [3, 5, 16])
 def test_task_2_heads_that_cannot_be_shared_evenly_are_refused(lab, Hkv):
     heads = random_heads(156, H=8, Hkv=Hkv)
-    check_raises(ValueError, lambda: attend(lab, *heads), name=f"8 query heads on {Hkv} key-value heads")
+    check_raises(
+        ValueError,
+        lambda: attend(lab, *heads),
+        name=f"8 query heads on {Hkv} key-value heads",
+        match=("8", str(Hkv)),
+    )
 
 
 def test_task_2_heads_straight_from_split_heads_are_welcome(lab):

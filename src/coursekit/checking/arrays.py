@@ -44,6 +44,8 @@ def to_numpy(value: Any) -> np.ndarray:
         TypeError: ``value`` is neither an array nor something that ``numpy.array`` takes.
     """
     kind = framework(value)
+    if value is None:  # NumPy would make an array of an object of it
+        raise TypeError("NoneType is not an array")
     if kind == "torch":
         plain = value.detach().cpu()
         return np.array((plain.float() if dtype_name(plain) == "bfloat16" else plain).numpy())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from coursekit.checking.cases import Axes, Case
 
 # Above this many numbers the search for a cause would take longer than the test.
 LARGEST = 1_000_000
+SUSPECT_RTOL = 1e-6
 
 Cause = Callable[[Case], str | None]
 SHAPE_CAUSES: tuple[Cause, ...] = (
@@ -23,6 +25,7 @@ SHAPE_CAUSES: tuple[Cause, ...] = (
 )
 VALUE_CAUSES: tuple[Cause, ...] = (
     mistakes_mask.mask_elsewhere,
+    mistakes_mask.zero_times_infinity,
     mistakes_mask.mask_not_infinite,
     mistakes_value.all_zeros,
     mistakes_value.whole_rows_nan,
@@ -62,12 +65,14 @@ def find_cause(
         rtol,
         atol,
     )
+    # An exact comparison (rtol 0) would miss a suspect by the rounding of the learner's own arithmetic.
+    near = replace(case, rtol=max(rtol, SUSPECT_RTOL))
     for mistake, given in (suspects or {}).items():
         try:
             suspected = given() if callable(given) else given
         except Exception as error:  # a slip in the test must not hide what the learner's code gave
             return f"unknown; the test could not try {mistake!r} ({type(error).__name__}: {error})"
-        if case.same(case.actual, suspected):
+        if near.same(case.actual, suspected) and not case.same(suspected, case.expected):
             return mistake
     for name, array in (inputs or {}).items():
         if case.same(case.actual, array):

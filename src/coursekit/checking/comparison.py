@@ -14,6 +14,9 @@ from coursekit.checking.causes import find_cause
 
 Suspects = Mapping[str, Any]
 
+FLOAT64_CAME_IN = "a float64 array or table came in (NumPy makes them by default): convert it"
+FLOAT64_MADE = "NumPy computes in float64 unless told otherwise: round the finished numbers to float32"
+
 
 class CheckFailed(AssertionError):
     """The learner's result is not the expected one; the message says how, in a few lines."""
@@ -26,29 +29,38 @@ class Comparison:
         self,
         name: str,
         axes: str | None,
-        rtol: float,
-        atol: float,
-        suspects: Suspects,
-        inputs: Mapping[str, Any],
+        rtol: float = 0.0,
+        atol: float = 0.0,
+        suspects: Suspects | None = None,
+        inputs: Mapping[str, Any] | None = None,
     ) -> None:
         self.name = name
         self.axes = axes
         self.rtol = rtol
         self.atol = atol
-        self.suspects = suspects
-        self.inputs = inputs
+        self.suspects = suspects or {}
+        self.inputs = inputs or {}
 
     def run(self, actual: Any, expected: np.ndarray, dtype: str | None, framework: str | None) -> None:
         __tracebackhide__ = True
-        self._check_type(actual, expected, framework)
+        self._check_type(actual, framework)
         values = arrays.to_numpy(actual)
         self._check_shape(values, expected)
-        self._check_dtype(arrays.dtype_name(actual), expected, dtype)
+        self._check_dtype(arrays.dtype_name(actual), expected, dtype, framework)
         if expected.dtype.kind in "fc":
             self._check_special(values, expected)
         self._check_values(values, expected)
 
-    def _check_type(self, actual: Any, expected: np.ndarray, framework: str | None) -> None:
+    def check_shape(self, actual: Any, shape: tuple[int, ...], framework: str | None) -> np.ndarray:
+        """A NumPy copy of ``actual``, which must be an array of this shape."""
+        __tracebackhide__ = True
+        self._check_type(actual, framework)
+        values = arrays.to_numpy(actual)
+        if values.shape != shape:
+            raise CheckFailed(f"{self.name}: " + "\n  ".join(self._shape_lines(values.shape, shape)))
+        return values
+
+    def _check_type(self, actual: Any, framework: str | None) -> None:
         __tracebackhide__ = True
         wanted = wanted_framework(framework)
         found = arrays.framework(actual)
@@ -59,22 +71,27 @@ class Comparison:
         __tracebackhide__ = True
         if actual.shape == expected.shape:
             return
-        axes = Axes.of(self.axes, expected.ndim)
-        lines = [f"shape {_shape(expected, axes)} expected, {list(actual.shape)} found"]
-        if actual.ndim != expected.ndim:
-            lines.append(f"{expected.ndim} axes expected, {actual.ndim} found")
-        else:
-            pairs = zip(axes.labels, expected.shape, actual.shape, strict=True)
-            lines += [f"{label}: {e} expected, {a} found" for label, e, a in pairs if e != a]
-        self._fail(lines, actual, expected)
+        self._fail(self._shape_lines(actual.shape, expected.shape), actual, expected)
 
-    def _check_dtype(self, found: str, expected: np.ndarray, dtype: str | None) -> None:
+    def _shape_lines(self, actual: tuple[int, ...], expected: tuple[int, ...]) -> list[str]:
+        """What was expected and found, and each axis whose size differs where there are as many axes."""
+        axes = Axes.of(self.axes, len(expected))
+        named = f" ({', '.join(axes.names)})" if axes.names is not None else ""
+        lines = [f"shape {list(expected)}{named} expected, {list(actual)} found"]
+        if len(actual) == len(expected):
+            pairs = zip(axes.labels, expected, actual, strict=True)
+            lines += [f"{label}: {e} expected, {a} found" for label, e, a in pairs if e != a]
+        return lines
+
+    def _check_dtype(
+        self, found: str, expected: np.ndarray, dtype: str | None, framework: str | None
+    ) -> None:
         __tracebackhide__ = True
         kind = expected.dtype.kind
         if kind == "f" and dtype is not None and found != dtype:
             cause = ""
             if found == "float64":
-                cause = "\n  likely cause: a float64 array or table came in (NumPy makes them by default): convert it"
+                cause = f"\n  likely cause: {FLOAT64_MADE if framework == 'numpy' else FLOAT64_CAME_IN}"
             raise CheckFailed(f"{self.name}: dtype {dtype} expected, {found} found{cause}")
         if kind == "b" and found != "bool":
             raise CheckFailed(f"{self.name}: dtype bool expected, {found} found")
@@ -88,34 +105,28 @@ class Comparison:
     def _check_special(self, actual: np.ndarray, expected: np.ndarray) -> None:
         """NaN where none belongs, and infinities that are not where, or not as, they are expected."""
         __tracebackhide__ = True
+        infinite = np.isinf(actual), np.isinf(expected)
         cases = (
-            ("is NaN", "are NaN", np.isnan(actual) & ~np.isnan(expected)),
-            ("should be NaN", "should be NaN", ~np.isnan(actual) & np.isnan(expected)),
-            ("is infinite", "are infinite", np.isinf(actual) & np.isfinite(expected)),
-            ("should be infinite", "should be infinite", np.isinf(expected) & (actual != expected)),
+            ("NaN", np.isnan(actual) & ~np.isnan(expected)),
+            ("not NaN and should be", ~np.isnan(actual) & np.isnan(expected)),
+            ("infinite and should not be", infinite[0] & ~infinite[1]),
+            ("finite and should be infinite", ~infinite[0] & infinite[1]),
+            ("infinite with the wrong sign", infinite[0] & infinite[1] & (actual != expected)),
         )
-        for one, many, wrong in cases:
+        for what, wrong in cases:
             count = int(wrong.sum())
             if count:
-                first = tuple(int(i) for i in np.argwhere(wrong)[0])
-                verb = one if count == 1 else many
-                lines = [
-                    f"{count} of {actual.size} values {verb}",
-                    f"the first at {self._place(first, expected)}: {_both(actual, expected, first)}",
-                ]
-                self._fail(lines, actual, expected)
+                verb = "is" if count == 1 else "are"
+                lines = [f"{count} of {plural(actual.size, 'value')} {verb} {what}"]
+                self._fail([*lines, self._first(wrong, actual, expected)], actual, expected)
 
     def _check_values(self, actual: np.ndarray, expected: np.ndarray) -> None:
         __tracebackhide__ = True
         if expected.dtype.kind not in "fc":
             wrong = actual != expected
             if wrong.any():
-                first = tuple(int(i) for i in np.argwhere(wrong)[0])
-                lines = [
-                    f"{int(wrong.sum())} of {actual.size} values differ",
-                    f"the first at {self._place(first, expected)}: {_both(actual, expected, first)}",
-                ]
-                self._fail(lines, actual, expected)
+                lines = [differing(int(wrong.sum()), actual.size, "value")]
+                self._fail([*lines, self._first(wrong, actual, expected)], actual, expected)
             return
         with np.errstate(invalid="ignore"):
             wrong = ~np.isclose(actual, expected, self.rtol, self.atol, equal_nan=True)
@@ -124,12 +135,22 @@ class Comparison:
             return
         worst = tuple(int(i) for i in np.unravel_index(int(np.argmax(error)), error.shape))
         largest = np.abs(np.where(np.isfinite(expected), expected, 0.0)).max()
+        count = differing(int(wrong.sum()), actual.size, "value")
         lines = [
-            f"{int(wrong.sum())} of {actual.size} values differ by more than rtol {self.rtol:g}, atol {self.atol:g}",
-            f"the worst at {self._place(worst, expected)}: {_both(actual, expected, worst)}",
+            f"{count} by more than rtol {self.rtol:g}, atol {self.atol:g}",
+            self._at("worst", worst, actual, expected),
             f"largest error: {error.max():.3g}, among values of up to {largest:.3g}",
         ]
         self._fail(lines, actual, expected)
+
+    def _first(self, wrong: np.ndarray, actual: np.ndarray, expected: np.ndarray) -> str:
+        index = tuple(int(i) for i in np.argwhere(wrong)[0])
+        return self._at("first", index, actual, expected)
+
+    def _at(self, which: str, index: tuple[int, ...], actual: np.ndarray, expected: np.ndarray) -> str:
+        """What was expected and found at an index; a single number has no place to name."""
+        both = f"{_number(expected[index])} expected, {_number(actual[index])} found"
+        return f"the {which} at {self._place(index, expected)}: {both}" if index else both
 
     def _place(self, index: tuple[int, ...], expected: np.ndarray) -> str:
         names = Axes.of(self.axes, expected.ndim).names
@@ -175,13 +196,16 @@ def kind_of(value: Any) -> str:
     return f"{'an' if name[0] in 'aeioAEIO' else 'a'} {name}"
 
 
-def _shape(array: np.ndarray, axes: Axes) -> str:
-    sizes = str(list(array.shape))
-    return sizes if axes.names is None else f"{sizes} ({', '.join(axes.names)})"
+def plural(count: int, thing: str) -> str:
+    """A count and what is counted: "1 item", "3 items"."""
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
 
 
-def _both(actual: np.ndarray, expected: np.ndarray, index: tuple[int, ...]) -> str:
-    return f"{_number(expected[index])} expected, {_number(actual[index])} found"
+def differing(wrong: int, all_of_them: int, thing: str) -> str:
+    """How many differ: "1 of 4 values differs", "the value differs" where there is one."""
+    if all_of_them == 1:
+        return f"the {thing} differs"
+    return f"{wrong} of {all_of_them} {thing}s {'differs' if wrong == 1 else 'differ'}"
 
 
 def _number(value: Any) -> str:

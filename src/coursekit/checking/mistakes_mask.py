@@ -18,6 +18,16 @@ def mask_not_infinite(case: Case) -> str | None:
     return "nothing is masked: −inf is expected there"
 
 
+def zero_times_infinity(case: Case) -> str | None:
+    """NaN in all the places that should be 0, and nowhere else: a 0/1 mask was multiplied by −inf."""
+    shown = case.expected == 0
+    if not (shown | np.isneginf(case.expected)).all() or shown.all() or not shown.any():
+        return None
+    if (np.isnan(case.actual) == shown).all():
+        return "0 · ∞ is NaN: fill with −inf, then clear one side"
+    return None
+
+
 def mask_elsewhere(case: Case) -> str | None:
     """A causal mask along the last two axes [L, S] whose diagonal is not the bottom-right one."""
     if case.expected.ndim < 2 or case.expected.size == 0:

@@ -11,7 +11,9 @@ from coursekit.checking.cases import Case
 
 def all_zeros(case: Case) -> str | None:
     if case.actual.size and not case.actual.any() and case.expected.any():
-        return "everything is zero: the result was never filled in"
+        return (
+            "everything is zero: the result was never filled in, or NaN was replaced by 0 (did exp overflow?)"
+        )
     return None
 
 

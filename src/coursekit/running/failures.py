@@ -17,11 +17,27 @@ from coursekit.running.stubs import Stub, chain, reached_stub
 LONGEST_MESSAGE = 300
 LONGEST_ASSERT = 6
 TIMEOUT = re.compile(r"Timeout \(>([\d.]+)s\)")
+TRANSPOSED = re.compile(r"\.T\b")
+# How torch and MLX refuse a product of arrays of three or more axes; of matrices they speak in other words.
+SHAPES_OF_BATCHES = re.compile(
+    r"size of tensor a .* must match|first two dimensions of batch2|\[matmul\] .*\(\d+(,\d+){2,}\)\.?$"
+)
+
+# What None means depends on whose line it met: a test never passes on an argument that was left out.
+NONE_IN_A_TEST = "a value is None here: is a `return` missing?"
+NONE_IN_LEARNERS_CODE = (
+    "a value is None here: an optional argument that was not given (test it with `is None`), "
+    "or a function of yours without `return`"
+)
+NEITHER_TRUE_NOR_FALSE = (
+    "an array is neither true nor false: to ask whether an argument was given, test it with `is None`"
+)
+ALL_AXES_TURNED = "`.T` turns all axes round; `.mT` swaps the last two"
 
 # Exceptions that say little to a beginner: type, a pattern of the message, what it means.
 MEANINGS = (
-    ("AttributeError", r"'NoneType' object has no attribute", "a value is None here: is a `return` missing?"),
-    ("TypeError", r"NoneType", "a value is None here: is a `return` missing?"),
+    ("RuntimeError", r"Boolean value of Tensor .* ambiguous", NEITHER_TRUE_NOR_FALSE),
+    ("ValueError", r"truth value of an array|Only length-1 arrays can be converted", NEITHER_TRUE_NOR_FALSE),
     (
         "AttributeError",
         r"module '\S+' has no attribute '(\w+)'",
@@ -113,7 +129,7 @@ def describe(error: BaseException, places: Places) -> Failure:
         return Failure(CRASHED, "\n".join(lines + _place(error, frames, places)), line=line)
     if failed or (isinstance(error, AssertionError) and not _raised_by_learner(frames, places)):
         return Failure(WRONG, "\n".join(_assertion(error, frames, places)), line=line)
-    lines = [_first_words(error), *_place(error, frames, places), *_meaning(error)]
+    lines = [_first_words(error), *_place(error, frames, places), *_meaning(error, frames, places)]
     return Failure(CRASHED, "\n".join(lines), line=line)
 
 
@@ -164,7 +180,13 @@ def _place(error: BaseException, frames: traceback.StackSummary, places: Places)
     return [f"  where the test calls it, {places.shown(frame.filename)}:{frame.lineno}", f"    {frame.line}"]
 
 
-def _meaning(error: BaseException) -> list[str]:
+def _meaning(error: BaseException, frames: traceback.StackSummary, places: Places) -> list[str]:
+    reached = [f for f in frames if places.is_learners(f.filename) or places.is_test(f.filename)]
+    learners = bool(reached) and places.is_learners(reached[-1].filename)
+    if isinstance(error, (AttributeError, TypeError)) and "NoneType" in str(error):
+        return [f"  {NONE_IN_LEARNERS_CODE if learners else NONE_IN_A_TEST}"]
+    if learners and SHAPES_OF_BATCHES.search(str(error)) and TRANSPOSED.search(reached[-1].line or ""):
+        return [f"  {ALL_AXES_TURNED}"]
     for kind, pattern, meaning in MEANINGS:
         match = re.search(pattern, str(error))
         if match and any(base.__name__ == kind for base in type(error).__mro__):

@@ -19,8 +19,9 @@ SKIPPED = "skipped"
 
 TASK_TEST = re.compile(r"test_task_(\d+)_(\w+)")
 
-# The first of these that any test of a task is in is the task's state; skipped only where all of them are.
-PRECEDENCE = (CRASHED, WRONG, NOT_STARTED, PASSED, SKIPPED)
+# The first group that any test of a task is in has the task's state; skipped only where all of them are. Crashed and
+# wrong weigh the same: what a later test stumbles over often follows from what an earlier one says more plainly.
+PRECEDENCE = ((CRASHED, WRONG), (NOT_STARTED,), (PASSED,), (SKIPPED,))
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class TaskResult:
 
     @property
     def first_failure(self) -> Result | None:
-        """The first test in the task's own state, unless that is a good one."""
+        """The first test in the task's own state, unless that is a good one: the first that is wrong or crashed."""
         if self.state in (PASSED, SKIPPED):
             return None
         return next(test for test in self.tests if test.state == self.state)
@@ -141,9 +142,9 @@ def sentence(test_name: str) -> str:
 
 
 def fold(states: Iterable[str]) -> str:
-    """One state for several tests: the one that the learner should see to first."""
-    found = set(states)
-    return next((state for state in PRECEDENCE if state in found), NOT_STARTED)
+    """One state for several tests, given in their order: the one that the learner should see to first."""
+    found = list(states)
+    return next((state for group in PRECEDENCE for state in found if state in group), NOT_STARTED)
 
 
 def _task_document(task: TaskResult) -> dict[str, Any]:
