@@ -10,6 +10,7 @@ from gate_courses import add_test, allow_forks, make_checked_course, run
 
 from coursekit.gates.agreement import agreement
 from coursekit.gates.lint import lint
+from coursekit.gates.mlx import mlx
 from coursekit.gates.order import order
 from coursekit.gates.reference import reference
 from coursekit.gates.starter import starter
@@ -127,6 +128,19 @@ def test_a_reference_that_fails_a_test_is_a_problem_with_pytests_last_line(cours
     )
     (problem,) = run(reference, course).problems
     assert problem.startswith("`pdm run test-solution` fails: 1 failed, 6 passed")
+
+
+def test_the_mlx_reference_must_pass_the_days_that_it_covers(course):
+    pytest.importorskip("mlx.core", reason="MLX is not installed")
+    shapes = (course.solution() / "shapes.py").read_text(encoding="utf-8")
+    write(course.solution("tiny_llm_mlx") / "shapes.py", shapes)
+    found = run(mlx, course)
+    assert found.problems == []
+    assert found.checked == "2 days"
+
+    write(course.solution("tiny_llm_mlx") / "shapes.py", shapes.replace("TURN / 2 *", "TURN *"))
+    (problem,) = run(mlx, course).problems
+    assert problem.startswith("Day 1.2 (mlx) on the reference: 1.2.1 A circle is 'wrong', not 'passed'")
 
 
 def test_lint_finds_what_each_of_its_tools_finds(course):

@@ -21,7 +21,7 @@ from coursekit.gates.workers import cores
 from coursekit.paths import Course
 
 # In the order in which they run: the quick ones first.
-GATES = ("lint", "agreement", "starter", "order", "mutants", "reference")
+GATES = ("lint", "agreement", "starter", "order", "mutants", "mlx", "reference")
 FAILED = 1
 WIDTH_OF_FILES = 140
 
@@ -59,7 +59,7 @@ def check(
 ) -> None:
     """Prove that reference, starter, tests, mutants and book agree: all gates, or those that you name.
 
-    Gates: lint, agreement, starter, order, mutants, reference. Exit code 0 only when every gate that ran passed.
+    Gates: lint, agreement, starter, order, mutants, mlx, reference. Exit code 0 only when every gate that ran passed.
     """
     gates = choose(only, leave_out)
     context = Context(Course.find(), _console(), workers or cores(), day)

@@ -1,4 +1,4 @@
-"""Gate: the reference passes every test, and its MLX track the days that it covers."""
+"""Gate: the reference passes every test."""
 
 from __future__ import annotations
 
@@ -9,22 +9,18 @@ import sys
 
 from rich.console import Console
 
-from coursekit.gates.gate import DAY_SECONDS, Context, Findings, count, day_problems
-from coursekit.gates.tracks import OTHER_BACKENDS, jobs_of_tracks, missing_tracks
+from coursekit.gates.gate import Context, Findings
 from coursekit.paths import ROOT_VARIABLE, Course
-from coursekit.running.results import PASSED
 
 # "245 passed, 2 skipped in 31.52s"; libraries may say more after it.
 CLOSING_LINE = re.compile(r"\d+ \w+.* in \d+\.\d+s")
 
 
 def reference(context: Context) -> Findings:
-    """Run the whole suite as `pdm run test-solution` does, then the days of the MLX track."""
+    """Run the whole suite as `pdm run test-solution` does."""
     code, closing = _run_suite(context.course, context.console)
     problems = [f"`pdm run test-solution` fails: {closing}"] if code else []
-    jobs = jobs_of_tracks(context, "the reference", context.reference, DAY_SECONDS, OTHER_BACKENDS)
-    problems += day_problems(context.run("reference (MLX)", jobs), PASSED)
-    return Findings(f"{closing}; MLX: {count(len(jobs), 'day')}", problems, missing_tracks(context))
+    return Findings(closing, problems)
 
 
 def _run_suite(course: Course, console: Console) -> tuple[int, str]:

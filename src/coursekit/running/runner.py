@@ -99,7 +99,7 @@ def run_suite(
 ) -> None:
     """Run the whole test suite on the reference."""
     course = Course.find()
-    arguments = ["--impl", "solution", "-q", *(pytest_args or [])]
+    arguments = ["--impl", "solution", "-q", "-rs", *(pytest_args or [])]  # -rs: why a test was skipped
     raise typer.Exit(run_child(course, arguments, None))
 
 
