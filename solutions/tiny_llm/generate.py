@@ -37,7 +37,7 @@ def generate_recompute(
     ``max_positions``.
 
     Args:
-        model: logits for the next token come from the last row of its hidden states.
+        model: logits for the next token come from the last row of what ``model.hidden`` returns.
         prompt_ids: at least one token id, and fewer than the model has positions.
         max_tokens: how many tokens to produce at most; 0 produces none.
         end_ids: ids that end the text. The one produced is yielded too.

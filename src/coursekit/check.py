@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from coursekit.checking import arrays
 from coursekit.checking.comparison import (
     CheckFailed,
     Comparison,
@@ -17,6 +18,11 @@ from coursekit.checking.comparison import (
 )
 from coursekit.checking.plain import fail_dictionary, fail_sequence, fail_text, outline, same_type, show
 from coursekit.running.stubs import reached_stub
+
+WROTE_IN_PLACE = (
+    "your function wrote into the array that it was given (`+=`, `x[i] = …`, a method ending in `_`): "
+    "make a new one"
+)
 
 # What float arithmetic in another order may change. bfloat16 keeps 8 bits of a number, float16 keeps 11.
 TOLERANCES = {"float32": (1e-5, 1e-6), "bfloat16": (1.6e-2, 1e-2), "float16": (2e-3, 1e-3)}
@@ -133,6 +139,19 @@ def check_equal(actual: Any, expected: Any, *, name: str = "the result") -> None
     if isinstance(expected, dict):
         fail_dictionary(actual, expected, name)
     raise CheckFailed(f"{name}: {show(expected)} expected, {show(actual)} found")
+
+
+def check_untouched(
+    argument: Any, before: np.ndarray, *, name: str, axes: str | None = None, dtype: str | None = "float32"
+) -> None:
+    """Require that an array that was passed to the learner's function is what it was before the call.
+
+    Raises:
+        CheckFailed: it was written to.
+    """
+    __tracebackhide__ = True
+    written = {WROTE_IN_PLACE: lambda: arrays.to_numpy(argument)}
+    check(argument, before, name=f"{name}, afterwards", axes=axes, dtype=dtype, suspects=written)
 
 
 def check_raises(

@@ -22,7 +22,7 @@ def result(task, state, message="", needs=""):
     return Result(f"tests/x.py::{task}{state}", task, "says so", state, 0.1, message, "tests/x.py:3", needs)
 
 
-def board(course, *results, options="", encoding="utf-8", interrupted=False, errors=()):
+def board(course, *results, options="", encoding="utf-8", interrupted=False, errors=(), borrowed=()):
     """What the board of these results looks like."""
     planned = {task: sum(r.task == task for r in results) for task in {r.task for r in results}}
     report = Report("learner", "torch", "cpu", planned, list(results), list(errors), 0, interrupted, True)
@@ -30,7 +30,8 @@ def board(course, *results, options="", encoding="utf-8", interrupted=False, err
     days = {r.task.rpartition(".")[0] for r in results}
     lessons = tuple(lesson for lesson in manifest.lessons if lesson.name in days)
     file = io.TextIOWrapper(io.BytesIO(), encoding=encoding, newline="")
-    Board(course, manifest, lessons, report, options, Console(file=file, width=80, highlight=False)).show()
+    console = Console(file=file, width=80, highlight=False)
+    Board(course, manifest, lessons, report, options, console, frozenset(borrowed)).show()
     file.seek(0)
     return file.read()
 
@@ -68,6 +69,15 @@ def test_only_the_functions_still_to_write_are_named(course):
     shown = board(course, result("1.2.1", "passed"), result("1.2.1", "not started"))
     assert "(1 of 2 tests pass)" in shown
     assert "open src/tiny_llm/shapes.py: Circle.area\n" in shown
+
+
+def test_a_borrowed_task_says_so_and_earns_nothing(course):
+    text = board(course, result("1.1.1", "passed"), result("1.1.2", "passed"), borrowed=["1.1.2"])
+    (line,) = [line for line in text.splitlines() if "1.1.2" in line]
+    assert "borrowed from the reference" in line
+    assert " 0/" in line
+    whole, own = (int(part) for part in reversed(text.split(" points")[0].split()[-3::2]))
+    assert 0 < own < whole
 
 
 def test_a_skipped_task_says_why_and_costs_no_points(course):

@@ -5,7 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from coursekit.check import CheckFailed, check, check_equal, check_raises, check_shape
+from coursekit.check import CheckFailed, check, check_equal, check_raises, check_shape, check_untouched
+from coursekit.checking.arrays import make_array
 
 RNG = np.random.default_rng(7)
 EXPECTED = RNG.normal(size=(2, 6, 5, 8))
@@ -228,3 +229,12 @@ def test_a_stub_is_never_taken_for_the_error_that_must_come():
 
     with pytest.raises(NotImplementedError, match="Task 1"):
         check_raises(RuntimeError, stub)
+
+
+def test_an_argument_that_was_written_to_is_named_as_the_cause():
+    before = np.array([1.0, -2.0, 3.0])
+    check_untouched(make_array(before, "torch"), before, name="the scores")
+    with pytest.raises(
+        CheckFailed, match=r"(?s)the scores, afterwards.*wrote into the array that it was given"
+    ):
+        check_untouched(make_array(2 * before, "torch"), before, name="the scores")

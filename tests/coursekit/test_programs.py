@@ -87,6 +87,7 @@ def test_on_unwritten_code_the_programs_say_which_day_comes_first(
     assert done.returncode == 2
     assert "pdm run test --week 1 --day 1" in done.stderr
     assert "Traceback" not in done.stderr
+    assert done.stdout == ""
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT to send to another process")

@@ -101,3 +101,11 @@ class Survey:
         except CourseError:
             return ""
         return None if found is None or stub_message(found) is not None else fingerprint(found)
+
+
+def borrowed_tasks(course: Course, manifest: Manifest, package: str) -> frozenset[str]:
+    """The names of the tasks of which a function is still what was borrowed from the reference."""
+    days = Survey(course, manifest, State.load(course), package).days
+    return frozenset(
+        task.name for day in days for task, standing in day.tasks.items() if standing is Standing.BORROWED
+    )

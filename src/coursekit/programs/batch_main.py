@@ -47,10 +47,11 @@ def batch_main(
                     progress.console.print(Text(prompt, "bold"), Text(answer), "", sep="\n")
                     progress.advance(bar)
         finally:
-            console.print(
-                f"{len(timing.arrivals)} tokens, {timing.tokens_per_second:.1f} tokens per second, "
-                "one prompt after the other"
-            )
+            if timing.arrivals:
+                console.print(
+                    f"{len(timing.arrivals)} tokens, {timing.tokens_per_second:.1f} tokens per second, "
+                    "one prompt after the other"
+                )
 
 
 def _progress(console: Console) -> Progress:

@@ -42,10 +42,10 @@ def _advice(course: Course, reached: str) -> str:
     first = first_stub(course)
     if first is None:
         return f"your code is not there yet: {reached}"
+    comes_first = "" if reached == first.stub_message else f"First comes {first.label}, {first.title}. "
     return (
-        f"this needs code that you have not written yet ({reached}). "
-        f"First comes {first.label}, {first.title}: {first.test_command} "
-        "(or look at the reference at work: --impl solution)"
+        f"this needs code that you have not written yet ({reached}). {comes_first}"
+        f"Test it with: {first.test_command} (or look at the reference at work: --impl solution)"
     )
 
 

@@ -38,6 +38,9 @@ class Board:
     report: Report
     options: str
     console: Console
+    borrowed: frozenset[str] = (
+        frozenset()
+    )  # names of the tasks whose code is the reference's: they earn nothing
 
     def show(self) -> None:
         """Print the board."""
@@ -61,7 +64,9 @@ class Board:
 
     def _show_task(self, task: Task, result: TaskResult) -> None:
         symbol, plain, colour = LOOKS[result.state]
-        points = f"{earned(task, result)}/{task.points}" if result.state != SKIPPED else f"–/{task.points}"
+        points = (
+            f"{self._earned(task, result)}/{task.points}" if result.state != SKIPPED else f"–/{task.points}"
+        )
         line = Text("  ")
         line.append(f"{symbol if self._unicode else plain} {result.state:<{STATE_WIDTH}}", style=colour)
         line.append(f"  {self._plain(points):>5}  {task.name}  {task.title}")
@@ -76,6 +81,8 @@ class Board:
     def _note(self, result: TaskResult) -> str:
         if result.state == SKIPPED:
             return result.tests[0].message
+        if result.name in self.borrowed:
+            return "borrowed from the reference"
         needs = next((test.needs for test in result.tests if test.state == NOT_STARTED and test.needs), "")
         if result.state == NOT_STARTED and needs:
             return f"needs {needs} first"
@@ -85,13 +92,16 @@ class Board:
             return f"{result.count(PASSED)} of {len(result.tests)} tests pass"
         return ""
 
+    def _earned(self, task: Task, result: TaskResult) -> int:
+        return 0 if task.name in self.borrowed else earned(task, result)
+
     def _show_points(self) -> None:
         results = self.report.tasks
         tasks = [task for lesson in self.lessons for task in lesson.tasks if task.name in results]
         counted = [task for task in tasks if results[task.name].state != SKIPPED]
         if not counted:
             return
-        got = sum(earned(task, results[task.name]) for task in counted)
+        got = sum(self._earned(task, results[task.name]) for task in counted)
         self._print()
         self._print(f"{got} of {sum(task.points for task in counted)} points")
 

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from coursekit.backends import Backend
 from coursekit.errors import CourseError
+from coursekit.learner.standing import borrowed_tasks
 from coursekit.learner.state import State
 from coursekit.learner.stubs_left import begun_and_next
 from coursekit.lessons.tracks import covers, track_refusal
@@ -80,12 +81,14 @@ def run_tests(
         raise CourseError(_nothing_matches(pytest_args or [], lessons))
     if outcome.code == USAGE_ERROR or report is None:
         raise refusal(outcome) if quiet else typer.Exit(outcome.code if outcome.code == INTERRUPTED else 2)
+    borrowed: frozenset[str] = frozenset()
     if impl is Impl.LEARNER:
         record(course, manifest, report, backend.package)
+        borrowed = borrowed_tasks(course, manifest, backend.package)
     if report.results or report.errors:
         report.interrupted |= outcome.code == INTERRUPTED
         options = _repeated(impl, backend, device)
-        Board(course, manifest, lessons, report, options, Console(highlight=False)).show()
+        Board(course, manifest, lessons, report, options, Console(highlight=False), borrowed).show()
         if week is not None and lessons != _lessons_of(manifest, week, day):
             typer.echo(f"\nLeft out: {track_refusal(course, backend.package, manifest)}")
     raise typer.Exit(_exit_code(outcome.code, report))
