@@ -13,7 +13,7 @@ from runs import change, course_command, environment
 from coursekit.backends import Backend
 from coursekit.errors import CourseError
 from coursekit.manifest import load_manifest
-from coursekit.programs.implementation import Impl
+from coursekit.running.import_path import Impl
 from coursekit.running.runner import select
 
 

@@ -18,7 +18,7 @@ from coursekit.errors import CourseError
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 BYTE_ORDER_MARK = "\ufeff"
-STUB_MESSAGE = re.compile(r"Week \d+ Day \d+ Task \d+: .+")
+STUB_MESSAGE = re.compile(r"Week (\d+) Day (\d+) Task (\d+): (.+)", re.DOTALL)
 
 
 def read_source(path: Path, name: str) -> str:

@@ -10,8 +10,8 @@ from rich.text import Text
 
 from coursekit.programs import options
 from coursekit.programs.engine import Engine, Timing, load, make_sampler, prompt_ids, running
-from coursekit.programs.implementation import Impl
 from coursekit.programs.prompts import PROMPTS
+from coursekit.running.import_path import Impl
 
 
 def batch_main(

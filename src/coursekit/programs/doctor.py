@@ -14,8 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from coursekit.paths import Course
-from coursekit.programs.implementation import Impl
-from coursekit.running.import_path import choose_implementation
+from coursekit.running.import_path import Impl, choose_implementation
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from rich.console import Console
 
 from coursekit.errors import CourseError
 from coursekit.paths import Course
-from coursekit.programs.implementation import Impl, explain_stubs
-from coursekit.running.import_path import choose_implementation
+from coursekit.programs.implementation import explain_stubs
+from coursekit.running.import_path import Impl, choose_implementation
 
 if TYPE_CHECKING:
     from tiny_llm.generate import Sample

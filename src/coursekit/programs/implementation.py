@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from coursekit.errors import CourseError
@@ -14,13 +13,6 @@ from coursekit.running.stubs import reached_stub
 
 if TYPE_CHECKING:
     from coursekit.manifest import Task
-
-
-class Impl(StrEnum):
-    """Whose code an import of ``tiny_llm`` finds."""
-
-    LEARNER = "learner"
-    SOLUTION = "solution"
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from coursekit.programs import options
 from coursekit.programs.engine import Engine, Timing, check_prompt, load, make_sampler, prompt_ids, running
-from coursekit.programs.implementation import Impl
+from coursekit.running.import_path import Impl
 
 if TYPE_CHECKING:
     from tiny_llm.generate import Sample

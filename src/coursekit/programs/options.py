@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from coursekit.programs.implementation import Impl
+from coursekit.running.import_path import Impl
 
 
 class Dtype(StrEnum):

@@ -14,8 +14,8 @@ from rich.table import Table
 from coursekit.programs import options
 from coursekit.programs.engine import Engine, load, running
 from coursekit.programs.golden import GoldenPrompt, Parting, find_parting, load_golden
-from coursekit.programs.implementation import Impl
 from coursekit.programs.stages import Stage, find_stages
+from coursekit.running.import_path import Impl
 
 MODEL = "smollm2-135m"
 

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
+from enum import StrEnum
 
 from coursekit.paths import PACKAGES, ROOT_VARIABLE, Course
 
 
+class Impl(StrEnum):
+    """Whose code an import of ``tiny_llm`` finds."""
+
+    LEARNER = "learner"
+    SOLUTION = "solution"
+
+
 def choose_implementation(course: Course, impl: str) -> None:
     """Make `import tiny_llm` find the implementation under test, here and in child processes."""
-    folders = [course.starter().parent] + ([course.solution().parent] if impl == "solution" else [])
+    folders = [course.starter().parent] + ([course.solution().parent] if impl == Impl.SOLUTION else [])
     for folder in map(str, folders):
         sys.path[:] = [folder, *(entry for entry in sys.path if entry != folder)]
     rest = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]

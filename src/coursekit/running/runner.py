@@ -16,8 +16,8 @@ from coursekit.learner.stubs_left import begun_and_next
 from coursekit.lessons.tracks import covers, track_refusal
 from coursekit.manifest import Lesson, Manifest, load_manifest
 from coursekit.paths import Course
-from coursekit.programs.implementation import Impl
 from coursekit.running.board import Board, earned
+from coursekit.running.import_path import Impl
 from coursekit.running.pytest_process import (
     INTERRUPTED,
     NOTHING_COLLECTED,

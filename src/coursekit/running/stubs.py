@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-STUB_MESSAGE = re.compile(r"^Week (\d+) Day (\d+) Task (\d+): (.+)$", re.DOTALL)
+from coursekit.lessons.outline import STUB_MESSAGE
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ def reached_stub(error: BaseException) -> Stub | None:
     """The stub that ``error`` comes from, looking through causes, contexts and groups; ``None`` if there is none."""
     for link in chain(error):
         if isinstance(link, NotImplementedError):
-            match = STUB_MESSAGE.match(str(link))
+            match = STUB_MESSAGE.fullmatch(str(link))
             if match:
                 week, day, number = (int(part) for part in match.groups()[:3])
                 return Stub(week, day, number, match[4])
