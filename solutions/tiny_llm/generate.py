@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 import torch
 from torch import Tensor
 
+from tiny_llm.kv_cache import FullKvCache, LayerCache
 from tiny_llm.model import Transformer
 from tiny_llm.tokenizer import Tokenizer
 
@@ -56,6 +57,51 @@ def generate_recompute(
     device = model.embedding.weight.device
     for _ in range(min(max_tokens, limit - len(ids))):
         hidden = model.hidden(torch.tensor([ids], device=device), slice(0, len(ids)))
+        token = sample(model.logits(hidden[0, -1]), ids)
+        ids.append(token)
+        yield token
+        if token in end_ids:
+            return
+
+
+def generate(
+    model: Transformer,
+    prompt_ids: Sequence[int],
+    max_tokens: int,
+    end_ids: Collection[int] = (),
+    sample: Sample = greedy,
+    make_cache: Callable[[], LayerCache] = FullKvCache,
+) -> Iterator[int]:
+    """Generate token after token, running the model only over what its caches don't hold yet.
+
+    That is the whole prompt at first (prefill), then one token at a time (decode). Everything else is as in
+    :func:`generate_recompute`: the same tokens, stops and errors.
+
+    Args:
+        model: as in :func:`generate_recompute`.
+        prompt_ids: at least one token id, and fewer than the model has positions.
+        max_tokens: how many tokens to produce at most; 0 produces none and runs nothing.
+        end_ids: ids that end the text. The one produced is yielded too.
+        sample: chooses a token from the last row of logits [V] and all the ids so far.
+        make_cache: makes an empty cache; called once for each layer.
+
+    Yields:
+        Each new token id as soon as it is known.
+
+    Raises:
+        ValueError: the prompt is empty or too long. Raised when the first token is asked for.
+    """
+    ids = list(prompt_ids)
+    limit = model.config.max_positions
+    if not 0 < len(ids) < limit:
+        raise ValueError(f"a prompt needs 1 to {limit - 1} tokens; this one has {len(ids)}")
+    device = model.embedding.weight.device
+    caches = [make_cache() for _ in range(model.config.num_layers)]
+    known = 0  # tokens that the caches hold
+    for _ in range(min(max_tokens, limit - len(ids))):
+        new = torch.tensor([ids[known:]], device=device)
+        hidden = model.hidden(new, slice(known, len(ids)), caches)
+        known = len(ids)
         token = sample(model.logits(hidden[0, -1]), ids)
         ids.append(token)
         yield token

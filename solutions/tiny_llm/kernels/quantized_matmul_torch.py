@@ -1,0 +1,41 @@
+"""torch's own 4-bit kernel for the CPU, and the choice between it and ours (Day 2.3)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from tiny_llm.kernels.quantized_matmul_cpu import KernelMatmul
+from tiny_llm.quantize import QuantizedTensor, unpack_nibbles
+
+GROUP_SIZES = (32, 64, 128, 256)
+OUTPUTS_MULTIPLE = 16
+INT4_ROWS = 16
+"""Up to so many rows torch's 4-bit kernel is ahead; beyond, unpacking for a BLAS pays."""
+
+
+class TorchInt4Matmul:
+    """Multiply by a quantised matrix with torch's 4-bit kernel, which computes in bfloat16."""
+
+    def __init__(self, weight: QuantizedTensor) -> None:
+        """Lay the matrix out for torch's kernel, and once more for many rows at a time.
+
+        torch reads a code c as (c − 8) · scale + zero; ours is c · scale + minimum, so zero = minimum + 8 · scale.
+        """
+        scales, minima = weight.scales.float(), weight.minima.float()
+        codes = unpack_nibbles(weight.nibbles).reshape(weight.shape)
+        self.codes = torch._convert_weight_to_int4pack_for_cpu(codes.int(), 1)
+        zeros = minima + 8 * scales
+        self.scales_and_zeros = torch.stack((scales.T, zeros.T), dim=-1).bfloat16().contiguous()
+        self.group_size = weight.group_size
+        self.many_rows = KernelMatmul(weight)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """x [..., in] · Wᵀ → [..., out], in the dtype of ``x``; computed in bfloat16 for up to 16 rows."""
+        rows = x.reshape(-1, x.shape[-1])
+        if len(rows) > INT4_ROWS:
+            return self.many_rows(x)
+        y = torch._weight_int4pack_mm_for_cpu(
+            rows.bfloat16(), self.codes, self.group_size, self.scales_and_zeros
+        )
+        return y.reshape(*x.shape[:-1], -1).to(x.dtype)
