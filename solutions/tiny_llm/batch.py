@@ -15,9 +15,9 @@ from tiny_llm.model import Transformer
 from tiny_llm.static_batch import Batch
 
 
-@dataclass
+@dataclass(eq=False)
 class Request:
-    """One prompt on its way through the engine."""
+    """One prompt on its way through the engine. Two requests are two, even where all they hold is equal."""
 
     prompt_ids: Sequence[int]
     max_tokens: int
@@ -26,7 +26,7 @@ class Request:
     output: list[int] = field(default_factory=list)  # the tokens generated so far
     error: str | None = None  # why the request was refused; None if it was not
     computed: int = 0  # tokens of the prompt that the caches hold
-    caches: list[FullKvCache] = field(default_factory=list)  # one a layer; made by the first prefill
+    caches: list[FullKvCache] = field(default_factory=list)  # one a layer, until it has a slot
 
     @property
     def ready(self) -> bool:
@@ -69,9 +69,9 @@ class Request:
         return slice(self.computed, self.computed + (left if chunk_size is None else min(left, chunk_size)))
 
     def try_prefill(self, model: Transformer, chunk_size: int | None = None) -> bool:
-        """Compute one chunk of the prompt; with the last one, accept the first token.
+        """Compute one chunk of the prompt, into ``caches``; with the last one, accept the first token.
 
-        The head runs only after the last chunk, on its last row.
+        The head runs only after the last chunk, on its last row. A request that is ready must not be prefilled again.
 
         Args:
             model: the model.
@@ -92,7 +92,11 @@ class Request:
 
 
 Observer = Callable[[Sequence[Request | None], Request | None], None]
-"""Looks on after each step: the request in each slot, and the one being prefilled or waiting for a slot."""
+"""Looks on after each step, with two arguments (the same request is in both in the step in which it takes a slot):
+
+- a new list of the requests that were decoded in this step, slot by slot, also those that finished; None: idle;
+- the request whose turn at prefilling it was: it has a chunk more now, or is ready and waits for a slot. Or None.
+"""
 
 
 def batch_generate(
@@ -134,11 +138,13 @@ def batch_generate(
     while waiting or prefilling or any(slots):
         if prefilling is None and waiting:
             prefilling = waiting.popleft()
-        if prefilling is not None:
-            prefilling = advance(batch, slots, prefilling, chunk_size)
+        current = prefilling
+        if current is not None:
+            prefilling = advance(batch, slots, current, chunk_size)
+        decoding = list(slots)
         if any(slots):
             decode_slots(batch, slots)
-        observe(slots, prefilling)
+        observe(decoding, current)
     return [request.output for request in requests]
 
 
@@ -147,6 +153,9 @@ def advance(
 ) -> Request | None:
     """Bring a request one step closer to its slot: a chunk of its prompt, then a slot if it is ready and one is idle.
 
+    A request that takes a slot, or finishes without one, lets go of its caches: the slot alone holds them then, and
+    nobody once it is idle again.
+
     Returns:
         the request, if it needs another step; None if it has a slot now, or has finished without one.
     """
@@ -154,13 +163,13 @@ def advance(
         request.try_prefill(batch.model, chunk_size)
     if not request.ready:
         return request
-    if request.finished(batch.model.config.max_positions):
-        return None
-    if None not in slots:
-        return request
-    slot = slots.index(None)
-    batch.add(slot, request.caches)
-    slots[slot] = request
+    if not request.finished(batch.model.config.max_positions):
+        if None not in slots:
+            return request
+        slot = slots.index(None)
+        batch.add(slot, request.caches)
+        slots[slot] = request
+    request.caches = []
     return None
 
 

@@ -111,8 +111,10 @@ def dequantise(weight: QuantizedTensor, dtype: torch.dtype = torch.float32) -> T
         weight: what :func:`quantise` returned, or what a file held.
         dtype: what the result is rounded to at the end.
     """
-    codes = unpack_nibbles(weight.nibbles).float()
-    values = codes * weight.scales.float()[..., None] + weight.minima.float()[..., None]
+    values = unpack_nibbles(weight.nibbles).float()
+    # In place: new memory costs more than the arithmetic.
+    values *= weight.scales.float()[..., None]
+    values += weight.minima.float()[..., None]
     return values.reshape(weight.shape).to(dtype)
 
 
@@ -142,7 +144,7 @@ class QuantizedLinear:
 
         Args:
             weight: [out, in].
-            bias: [out], or None.
+            bias: [out] in the dtype of the inputs, or None.
             matmul: the way to multiply; it may keep the weight in a form of its own.
         """
         self.multiply = matmul(weight)

@@ -68,7 +68,8 @@ def generate_static(
 
     Args:
         model: the model.
-        prompts: the prompts' token ids, a slot for each; every one has room for ``max_tokens`` more.
+        prompts: the prompts' token ids, a slot for each. Every one has at least one token, and room for
+            ``max_tokens`` more.
         max_tokens: how many tokens each request gets at most; at least 1.
         end_ids: ids that end a request. The one produced belongs to the output.
 

@@ -1,4 +1,4 @@
-"""Rotary position embeddings (Day 1.2).
+"""Rotary position embeddings (Days 1.2 and 2.6).
 
 Each pair of numbers in a head is turned by an angle that grows with the token's position. What attention then
 sees of two tokens depends only on how far apart they are.
@@ -103,7 +103,7 @@ class RoPE:
             cos and sin, float32 [1 or B, L, 1, D/2] each.
 
         Raises:
-            ValueError: a slice doesn't lie within 0 … ``max_positions``.
+            ValueError: a slice doesn't lie within 0 … ``max_positions``, or a list's slices differ in length.
         """
         if isinstance(positions, slice):
             return self._angles_for_slice(positions)
@@ -115,9 +115,11 @@ class RoPE:
         """Turn ``x`` [B, L, H, D] by ``angles`` in this object's pairing.
 
         Raises:
-            ValueError: there are not as many positions as tokens.
+            ValueError: there are not as many positions as tokens, or neither one row of them nor B.
         """
         cos, sin = angles
+        if cos.shape[0] not in (1, x.shape[0]):
+            raise ValueError(f"positions were given for {cos.shape[0]} rows; there are {x.shape[0]}")
         if cos.shape[1] != x.shape[1]:
             raise ValueError(f"{cos.shape[1]} positions were given for {x.shape[1]} tokens")
         return rotate_interleaved(x, cos, sin) if self.interleaved else rotate_half_split(x, cos, sin)
@@ -134,8 +136,15 @@ class RoPE:
         return self.cos[None, start:stop, None], self.sin[None, start:stop, None]
 
     def _angles_for_rows(self, positions: list[slice]) -> Angles:
-        """cos and sin [B, L, 1, D/2]: row b stands at ``positions[b]``; all rows have the same L."""
+        """cos and sin [B, L, 1, D/2]: row b stands at ``positions[b]``, a run as in :meth:`_angles_for_slice`.
+
+        Raises:
+            ValueError: a slice doesn't lie within the table's positions, or the slices differ in length.
+        """
         rows = [self._angles_for_slice(row) for row in positions]
+        lengths = [cos.shape[1] for cos, _ in rows]
+        if len(set(lengths)) > 1:
+            raise ValueError(f"all rows need equally many positions; these have {lengths}")
         return mx.concatenate([cos for cos, _ in rows]), mx.concatenate([sin for _, sin in rows])
 
     def _angles_for_tokens(self, positions: mx.array) -> Angles:

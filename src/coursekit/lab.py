@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from coursekit.backends import Backend
 from coursekit.checking import arrays
+from coursekit.checking.largest_array import largest_array
 from coursekit.errors import CourseError
 from coursekit.paths import Course
 
@@ -68,6 +70,23 @@ class Lab:
     def is_array(self, value: Any) -> bool:
         """Whether ``value`` is an array of the backend."""
         return arrays.framework(value) == self.backend
+
+    def shares_memory(self, a: Any, b: Any) -> bool:
+        """Whether two arrays that are both alive lie in the same memory, at least in part.
+
+        What is compared is the stretch from an array's first element to its last.
+        """
+        return arrays.share_memory(a, b)
+
+    def largest_array(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> tuple[Any, int]:
+        """``function(*arguments, **options)``, and the number of elements of the largest array made on the way.
+
+        Views and the arguments' own memory count as none; see :func:`coursekit.checking.largest_array.largest_array`.
+
+        Raises:
+            CourseError: the backend is MLX, which doesn't tell.
+        """
+        return largest_array(self.backend, function, *arguments, **options)
 
     def _import(self, name: str) -> Any:
         """Import ``name`` ("attention", "paged.pool") from the package that has it."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 import torch
 from torch import Tensor
 
+from tiny_llm.kv_cache import FullKvCache, LayerCache
 from tiny_llm.model import Transformer
 from tiny_llm.tokenizer import Tokenizer
 
@@ -50,6 +51,36 @@ def generate_recompute(
         ValueError: the prompt is empty or too long. Raised when the first token is asked for.
     """
     raise NotImplementedError("Week 1 Day 6 Task 2: Generate by recomputing")
+
+
+def generate(
+    model: Transformer,
+    prompt_ids: Sequence[int],
+    max_tokens: int,
+    end_ids: Collection[int] = (),
+    sample: Sample = greedy,
+    make_cache: Callable[[], LayerCache] = FullKvCache,
+) -> Iterator[int]:
+    """Generate token after token, running the model only over what its caches don't hold yet.
+
+    That is the whole prompt at first (prefill), then one token at a time (decode). Everything else is as in
+    :func:`generate_recompute`: the same tokens, stops and errors.
+
+    Args:
+        model: as in :func:`generate_recompute`.
+        prompt_ids: at least one token id, and fewer than the model has positions.
+        max_tokens: how many tokens to produce at most; 0 produces none and runs nothing.
+        end_ids: ids that end the text. The one produced is yielded too.
+        sample: chooses a token from the last row of logits [V] and all the ids so far.
+        make_cache: makes an empty cache; called once for each layer.
+
+    Yields:
+        Each new token id as soon as it is known.
+
+    Raises:
+        ValueError: the prompt is empty or too long. Raised when the first token is asked for.
+    """
+    raise NotImplementedError("Week 2 Day 1 Task 4: Generate with a cache")
 
 
 class StreamDecoder:

@@ -1,4 +1,4 @@
-"""The seam between the model and everything that remembers tokens (Days 1.5, 2.1 and 2.6)."""
+"""The seam between the model and everything that remembers tokens (Days 1.5, 2.1, 2.5 and 2.6)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ from abc import ABC, abstractmethod
 
 from torch import Tensor
 
-from tiny_llm.attention import causal_mask, scaled_dot_product_attention_grouped
+from tiny_llm.attention import batched_causal_mask, causal_mask, scaled_dot_product_attention_grouped
+from tiny_llm.flash_attention import flash_attention
+from tiny_llm.kernels.decode_attention_cpu import decode_attention
+
+FEW_QUERIES = 8
+"""Up to so many new tokens the kernel of Day 2.5 is ahead of flash attention."""
 
 
 class LayerCache(ABC):
@@ -59,3 +64,129 @@ class NoCache(DenseCache):
     def update_and_fetch(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return the new keys and values as they are, with the causal mask [L, L] for them."""
         raise NotImplementedError("Week 1 Day 5 Task 1: The seam")
+
+
+class FullKvCache(DenseCache):
+    """All the keys and values of one sequence (or of B sequences that grow in step).
+
+    They lie at the front of storage that has room to spare, so that a new token is written behind the others and
+    nothing else moves.
+    """
+
+    first_capacity = 64  # tokens that the first storage has room for, unless more come at once
+
+    def __init__(self) -> None:
+        """Start empty. There is no storage yet: its sizes come with the first keys."""
+        self.length = 0  # tokens held
+        self.keys: Tensor | None = None  # [B, Hkv, capacity, D]; valid up to self.length
+        self.values: Tensor | None = None
+
+    def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Write the L new tokens behind the others and return all S of them.
+
+        When the storage is full, storage of at least twice the size replaces it: each token is then copied only a
+        few times in all, however long the sequence grows.
+
+        Args:
+            key: [B, Hkv, L, D]; value likewise.
+
+        Returns:
+            keys and values [B, Hkv, S, D], views of the storage.
+        """
+        raise NotImplementedError("Week 2 Day 1 Task 1: Storage that grows")
+
+    def _room_for(self, storage: Tensor | None, new: Tensor, end: int) -> Tensor:
+        """Storage [B, Hkv, at least ``end``, D] with the tokens held so far: the same one while they fit."""
+        raise NotImplementedError("Week 2 Day 1 Task 1: Storage that grows")
+
+    def update_and_fetch(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Append, and say who sees whom.
+
+        Args:
+            key: [B, Hkv, L, D]; value likewise.
+
+        Returns:
+            keys and values [B, Hkv, S, D], and the mask [L, S]: causal, bottom-right aligned; None for a single new
+            token, which may see everything.
+        """
+        raise NotImplementedError("Week 2 Day 1 Task 2: Behind the seam")
+
+    def rewind(self, count: int) -> None:
+        """Forget the newest ``count`` tokens; what comes next takes their place.
+
+        Raises:
+            ValueError: ``count`` is negative, or more than there are.
+        """
+        raise NotImplementedError("Week 2 Day 1 Task 3: Rewind")
+
+
+class FusedKvCache(FullKvCache):
+    """The same cache with attention that makes neither a mask nor an L × S array (Day 2.5).
+
+    On the CPU only, for `decode_attention` runs there.
+    """
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+        """Few new tokens: the compiled kernel, reading the storage where it lies. Many: flash attention."""
+        keys, values = self.append(key, value)
+        assert self.keys is not None
+        assert self.values is not None
+        if query.shape[2] > FEW_QUERIES:
+            return flash_attention(query, keys, values, scale, causal=True)
+        return decode_attention(query, self.keys, self.values, scale, self.length)
+
+
+class BatchingKvCache(DenseCache):
+    """The caches of several requests of different lengths, each in a slot, as one dense batch (Day 2.6).
+
+    The batch is built anew at each call: row b is slot b, aligned on the right, so that the newest keys of all rows
+    lie in the last columns. A slot without a request is idle: its row takes part, and gets zeros.
+    """
+
+    def __init__(self, num_slots: int) -> None:
+        """Start with ``num_slots`` idle slots; B = ``num_slots`` in all calls."""
+        self.slots: list[FullKvCache | None] = [None] * num_slots
+        self.bytes_copied = 0  # into dense batches so far, padding included
+
+    def add(self, slot: int, cache: FullKvCache) -> None:
+        """Put a request's cache into an idle slot; from now on it grows here.
+
+        Args:
+            slot: 0 … ``num_slots`` − 1.
+            cache: with B = 1; prefilled, or empty.
+
+        Raises:
+            ValueError: the slot is taken, or there is no such slot.
+        """
+        raise NotImplementedError("Week 2 Day 6 Task 2: The batching cache")
+
+    def remove(self, slot: int) -> FullKvCache:
+        """Make a slot idle and return the cache that was in it.
+
+        Raises:
+            ValueError: the slot is idle already, or there is no such slot.
+        """
+        raise NotImplementedError("Week 2 Day 6 Task 2: The batching cache")
+
+    def _check(self, slot: int) -> None:
+        if not 0 <= slot < len(self.slots):
+            raise ValueError(f"there is no slot {slot}: this cache has slots 0 to {len(self.slots) - 1}")
+
+    def update_and_fetch(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Give each request its new tokens, then build the batch.
+
+        Args:
+            key: [B, Hkv, L, D], a row a slot; the rows of idle slots are ignored. value likewise.
+
+        Returns:
+            keys and values [B, Hkv, S, D] for S = max(S_b), the request of slot b in the last S_b columns and zeros
+            before them, and the mask [B, 1, L, S] of :func:`batched_causal_mask`. S is at least L.
+
+        Raises:
+            ValueError: there are not as many rows as slots.
+        """
+        raise NotImplementedError("Week 2 Day 6 Task 2: The batching cache")
+
+    def _append(self, slot: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Append row ``slot`` of the new tokens to its cache: keys and values [1, Hkv, S_b, D]; None if idle."""
+        raise NotImplementedError("Week 2 Day 6 Task 2: The batching cache")

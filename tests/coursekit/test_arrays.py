@@ -52,3 +52,16 @@ def test_what_is_no_array_has_no_framework_and_no_dtype():
     assert arrays.framework([1.0]) is None
     with pytest.raises(TypeError, match="list is not an array"):
         arrays.dtype_name([1.0])
+
+
+def test_arrays_share_memory_where_their_stretches_overlap(backend):
+    array = arrays.make_array(np.zeros((4, 5)), backend, dtype="bfloat16")
+    same = array if backend == "mlx" else array[:, 2:]  # MLX may copy what it slices
+    assert arrays.share_memory(array, same)
+    assert not arrays.share_memory(array, arrays.make_array(np.zeros((4, 5)), backend, dtype="bfloat16"))
+    assert not arrays.share_memory(array, np.zeros((4, 5)))
+
+
+def test_only_arrays_can_share_memory():
+    with pytest.raises(TypeError, match="list is not an array"):
+        arrays.share_memory(np.zeros(2), [0, 0])

@@ -24,6 +24,15 @@ def test_the_active_lab_is_the_one_of_this_run(lab):
     assert active() is lab
 
 
+def test_a_view_shares_memory_with_its_storage_and_a_copy_does_not(lab):
+    storage = lab.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    assert lab.shares_memory(storage, storage[:, 1:])
+    assert lab.shares_memory(storage[:, :2], storage[:, 1:])
+    assert not lab.shares_memory(storage[0], storage[1])
+    assert not lab.shares_memory(storage, storage + 0)
+    assert not lab.shares_memory(storage, storage[:, :0])
+
+
 def test_modules_are_imported_when_touched_and_borrowed_where_the_track_has_none(tmp_path):
     course = make_course(tmp_path)
     solve(course, "2.1", package="tiny_llm_mlx")

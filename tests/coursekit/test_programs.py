@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from coursekit.manifest import load_manifest
+from coursekit.manifest import Manifest, load_manifest
 from coursekit.paths import ROOT_VARIABLE, Course
 from coursekit.starter import generate
 
@@ -27,18 +27,31 @@ def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.fixture(scope="module")
-def untouched(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the course in which the learner has written nothing."""
-    course, root = Course.find(), tmp_path_factory.mktemp("course")
+def make_copy(root: Path, manifest: Manifest) -> Path:
+    """A copy of the course whose learner still has to write what is in `manifest`, and has all the rest."""
+    course = Course.find()
     for name in ("lessons", "solutions", "tests/golden"):
         shutil.copytree(course.root / name, root / name)
     shutil.copy(course.root / "pyproject.toml", root)
-    for name, content in generate(course, "tiny_llm", load_manifest(course)).items():
+    for name, content in generate(course, "tiny_llm", manifest).items():
         path = root / "src" / "tiny_llm" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
     return root
+
+
+@pytest.fixture(scope="module")
+def untouched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A course in which the learner has written nothing."""
+    return make_copy(tmp_path_factory.mktemp("untouched"), load_manifest(Course.find()))
+
+
+@pytest.fixture(scope="module")
+def after_week_1(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A course in which the learner has done the first week."""
+    lessons = load_manifest(Course.find()).lessons
+    later = Manifest(tuple(lesson for lesson in lessons if lesson.week > 1))
+    return make_copy(tmp_path_factory.mktemp("after_week_1"), later)
 
 
 def test_main_streams_the_answer_and_ends_with_the_speeds() -> None:
@@ -67,7 +80,11 @@ def test_a_seed_draws_the_same_raw_continuation_twice() -> None:
         (("main", "--impl", "solution", "--prompt", "", "--raw"), "the prompt is empty"),
         (("main", "--impl", "solution", "--prompt", "x", "--model", "no/such/model.gguf"), "no model at"),
         (("batch-main", "--impl", "solution", "--temperature", "-1"), "temperature is -1.0"),
-        (("smoke", "--stage", "warp"), "there is no stage 'warp'; there are: recompute"),
+        (("smoke", "--stage", "warp"), "there is no stage 'warp'; there are: recompute, cached"),
+        (
+            ("main", "--impl", "solution", "--prompt", "x", "--cache", "fused", "--dtype", "float16"),
+            "--cache fused runs on the CPU, in float32 or bfloat16, not in float16 on cpu: use --cache full",
+        ),
         (("warp",), "there is no command 'warp'"),
     ],
 )
@@ -88,6 +105,43 @@ def test_on_unwritten_code_the_programs_say_which_day_comes_first(
     assert "pdm run test --week 1 --day 1" in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
+
+
+def test_a_learner_without_day_2_1_is_told_what_comes_next_and_what_runs_already(after_week_1: Path) -> None:
+    ask = ("main", "--prompt", "What is the capital of France?", "--max-tokens", "3")
+    done = run(*ask, **{ROOT_VARIABLE: str(after_week_1)})
+    assert done.returncode == 2
+    assert "First comes Week 2 Day 1 Task 1, Storage that grows." in done.stderr
+    assert done.stderr.endswith("What you have runs with --cache none\n")
+    done = run(*ask, "--cache", "none", **{ROOT_VARIABLE: str(after_week_1)})
+    assert (done.returncode, done.stdout) == (0, "The capital of\n"), done.stderr
+
+
+def test_before_day_1_6_nothing_is_said_of_an_option_that_would_not_help(untouched: Path) -> None:
+    done = run("main", "--prompt", "x", **{ROOT_VARIABLE: str(untouched)})
+    assert "--cache" not in done.stderr
+
+
+def test_smoke_runs_the_stages_that_are_there_and_names_the_next_day(after_week_1: Path) -> None:
+    done = run("smoke", **{ROOT_VARIABLE: str(after_week_1)})
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^S0 +recompute .* the same", done.stdout, re.MULTILINE)
+    assert "S1 cached comes with Day 2.1. Next: Week 2 Day 1 Task 1, Storage that grows." in done.stdout
+    assert not re.search(r"^S[1-9] +\w+ +[\d.]+ ", done.stdout, re.MULTILINE)
+
+
+def test_smoke_explains_the_stub_of_a_stage_that_is_asked_for(after_week_1: Path) -> None:
+    done = run("smoke", "--stage", "cached", **{ROOT_VARIABLE: str(after_week_1)})
+    assert done.returncode == 2
+    assert "Week 2 Day 1 Task 4: Generate with a cache" in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("cache", ["none", "fused"])
+def test_every_kind_of_cache_gives_the_same_answer(cache: str) -> None:
+    ask = ("main", "--impl", "solution", "--prompt", "What is the capital of France?", "--max-tokens", "12")
+    done = run(*ask, "--cache", cache)
+    assert (done.returncode, done.stdout) == (0, "The capital of France is Paris.\n"), done.stderr
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT to send to another process")

@@ -20,7 +20,9 @@ def kernel(function: Any) -> Any:
 
     The first call with new types compiles, which takes seconds; the machine code is then kept on disk for later runs.
     """
-    return numba.njit(parallel=True, fastmath=_FAST, cache=True)(function)
+    # Where there is no prange, as in a stub, there is nothing to spread, and Numba would warn that it found nothing.
+    spread = "prange" in function.__code__.co_names
+    return numba.njit(parallel=spread, fastmath=_FAST, cache=True)(function)
 
 
 def inlined(function: Any) -> Any:

@@ -1,4 +1,4 @@
-"""From a source's tensors to ours: every part read, checked, cast and stacked."""
+"""From a source's tensors to ours: every part read, checked, cast or quantised, and stacked."""
 
 from __future__ import annotations
 
@@ -13,10 +13,16 @@ from torch import Tensor
 
 from tiny_llm.loading.errors import WeightsError
 from tiny_llm.loading.layout import Layout, Part, layout, shape
+from tiny_llm.loading.quantized import GROUP_SIZE, is_quantised, stack_rows
 from tiny_llm.loading.sources import TensorSource, missing_tensor
+from tiny_llm.quantize import QuantizedTensor, quantise
 
 _SILENT_SECONDS = 1.0
 _HARMLESS = re.compile(r".*rotary_emb\.inv_freq")  # rotary frequencies, which follow from the base
+
+
+Converted = Tensor | QuantizedTensor
+"""A tensor of ours: in floats, or in 4 bits."""
 
 
 def convert(source: TensorSource, dtype: torch.dtype) -> dict[str, Tensor]:
@@ -26,9 +32,33 @@ def convert(source: TensorSource, dtype: torch.dtype) -> dict[str, Tensor]:
         WeightsError: a tensor is missing, has another shape than the config says, or is none that we know, so that
             running without it would give other answers than the model's.
     """
+    wanted = _wanted(source)
+    return {name: _stack(source, parts, dtype) for name, parts in _with_progress(wanted)}
+
+
+def convert_to_4_bits(source: TensorSource, dtype: torch.dtype) -> dict[str, Converted]:
+    """The same with the matrices of the blocks in 4 bits; the rest is in `dtype`.
+
+    What the source has in 4 bits keeps its numbers. Anything else is quantised tensor by tensor, so that never more
+    than one of them is there in floats.
+
+    Raises:
+        WeightsError: as for :func:`convert`, or a matrix can't be cut into groups of 32.
+    """
+    tensors: dict[str, Converted] = {}
+    for name, parts in _with_progress(_wanted(source)):
+        if is_quantised(name, shape(parts)):
+            tensors[name] = stack_rows([_in_4_bits(source, part) for part in parts])
+        else:
+            tensors[name] = _stack(source, parts, dtype)
+    return tensors
+
+
+def _wanted(source: TensorSource) -> Layout:
+    """The tensors to make, once the source is known to have all their parts."""
     wanted = layout(source.config)
     _check_names(source, [part for parts in wanted.values() for part in parts])
-    return {name: _stack(source, parts, dtype) for name, parts in _with_progress(wanted)}
+    return wanted
 
 
 def _check_names(source: TensorSource, parts: list[Part]) -> None:
@@ -49,20 +79,41 @@ def _stack(source: TensorSource, parts: tuple[Part, ...], dtype: torch.dtype) ->
     stacked = torch.empty(shape(parts), dtype=dtype)
     row = 0
     for part in parts:
-        values = source.read(part)
-        if tuple(values.shape) != part.shape:
-            raise WeightsError(
-                f"{source.path}: {part.name(source.names)} has shape {list(values.shape)} where the config asks for "
-                f"{list(part.shape)}: its files don't belong together; download it again"
-            )
-        if not values.is_floating_point():
-            raise WeightsError(
-                f"{source.path}: {part.name(source.names)} is stored as {values.dtype}, which isn't supported; "
-                "choose weights in float32, float16 or bfloat16"
-            )
-        stacked[row : row + part.shape[0]] = values
+        stacked[row : row + part.shape[0]] = _read(source, part)
         row += part.shape[0]
     return stacked
+
+
+def _in_4_bits(source: TensorSource, part: Part) -> QuantizedTensor:
+    weight = source.read_4_bits(part)
+    if weight is not None:
+        _check_shape(source, part, weight.shape)
+        return weight
+    if part.shape[1] % GROUP_SIZE:
+        raise WeightsError(
+            f"{source.path}: {part.name(source.names)} has rows of {part.shape[1]} weights, which can't be cut into "
+            f"groups of {GROUP_SIZE}: load this model without 4 bits"
+        )
+    return quantise(_read(source, part), GROUP_SIZE)
+
+
+def _read(source: TensorSource, part: Part) -> Tensor:
+    values = source.read(part)
+    _check_shape(source, part, tuple(values.shape))
+    if not values.is_floating_point():
+        raise WeightsError(
+            f"{source.path}: {part.name(source.names)} is stored as {values.dtype}, which isn't supported; "
+            "choose weights in float32, float16 or bfloat16"
+        )
+    return values
+
+
+def _check_shape(source: TensorSource, part: Part, found: tuple[int, ...]) -> None:
+    if found != part.shape:
+        raise WeightsError(
+            f"{source.path}: {part.name(source.names)} has shape {list(found)} where the config asks for "
+            f"{list(part.shape)}: its files don't belong together; download it again"
+        )
 
 
 def _with_progress(items: Layout) -> Iterator[tuple[str, tuple[Part, ...]]]:

@@ -55,6 +55,35 @@ def to_numpy(value: Any) -> np.ndarray:
     return np.array(value)
 
 
+def share_memory(a: Any, b: Any) -> bool:
+    """Whether the stretches of memory that two arrays span, first element to last, overlap.
+
+    Both must be alive: memory that was freed may have been given to the next array.
+
+    Raises:
+        TypeError: one of them is not an array.
+    """
+    (first_a, last_a), (first_b, last_b) = _span(a), _span(b)
+    return first_a < last_b and first_b < last_a
+
+
+def _span(value: Any) -> tuple[int, int]:
+    """The addresses of an array's first byte and of the one behind its last; the same one twice when empty."""
+    kind = framework(value)
+    if kind is None:
+        raise TypeError(f"{type(value).__name__} is not an array")
+    if kind == "torch":
+        if value.numel() == 0:
+            return value.data_ptr(), value.data_ptr()
+        steps = zip(value.shape, value.stride(), strict=True)
+        reach = sum((size - 1) * stride for size, stride in steps) + 1
+        return value.data_ptr(), value.data_ptr() + reach * value.element_size()
+    if kind == "mlx" and dtype_name(value) == "bfloat16":  # NumPy has no such dtype, but the same bits as integers
+        value = value.view(sys.modules["mlx.core"].uint16)
+    first, end = np.lib.array_utils.byte_bounds(np.array(value, copy=False))
+    return first, end
+
+
 def make_array(values: Any, backend: str, device: str = "cpu", dtype: str | None = None) -> Any:
     """An array of ``backend`` that shares no memory with ``values``.
 

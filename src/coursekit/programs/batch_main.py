@@ -1,17 +1,23 @@
-"""`pdm run batch-main`: a fixed set of prompts, answered one after the other."""
+"""`pdm run batch-main`: a fixed set of prompts of very different lengths, answered several at a time."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Annotated, Any
 
+import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
 from rich.text import Text
 
 from coursekit.programs import options
-from coursekit.programs.engine import Engine, Timing, load, make_sampler, prompt_ids, running
+from coursekit.programs.answers import Answer, measure, prepare
+from coursekit.programs.batch_forms import FORMS, Form, Limits
+from coursekit.programs.engine import Engine, load, make_sampler, running
 from coursekit.programs.prompts import PROMPTS
+from coursekit.programs.slots_view import SlotsView
 from coursekit.running.import_path import Impl
+from coursekit.running.stubs import Stub, reached_stub
 
 
 def batch_main(
@@ -19,71 +25,107 @@ def batch_main(
     model: options.ModelOption = "smollm2-135m",
     dtype: options.DtypeOption = options.Dtype.FLOAT32,
     device: options.DeviceOption = options.Device.CPU,
-    max_tokens: options.MaxTokensOption = 32,
+    slots: Annotated[
+        int, typer.Option(min=1, max=64, help="How many requests are decoded together at most.")
+    ] = 5,
+    chunk: Annotated[
+        int, typer.Option(min=1, max=8192, help="How many tokens of a prompt are computed at a time at most.")
+    ] = 128,
+    max_tokens: options.MaxTokensOption = 48,
     temperature: options.TemperatureOption = 0.0,
     top_k: options.TopKOption = 0,
     top_p: options.TopPOption = 1.0,
     min_p: options.MinPOption = 0.0,
     seed: options.SeedOption = None,
 ) -> None:
-    """Answer a fixed set of prompts and say how fast it went."""
-    console = Console(highlight=False)
+    """Answer a fixed set of prompts, several at a time, and say how fast it went."""
+    params: dict[str, Any] = {
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "min_p": min_p,
+        "seed": seed,
+    }
     with running(impl):
-        params: dict[str, Any] = {
-            "temperature": temperature,
-            "top_k": top_k,
-            "top_p": top_p,
-            "min_p": min_p,
-            "seed": seed,
-        }
         make_sampler(**params)  # refuse bad values before the model is loaded
         engine = load(model, dtype, device, Console(stderr=True))
-        timing = Timing()
+        answer_all(engine, Limits(max_tokens, slots, chunk), params)
+
+
+def answer_all(engine: Engine, limits: Limits, params: dict[str, Any]) -> None:
+    """Answer the prompts in the best of the ways for which the code is there.
+
+    Raises:
+        NotImplementedError: a stub was reached in each of them.
+    """
+    missing: Stub | None = None
+    for form in FORMS:
         try:
-            with _progress(console) as progress:
-                bar = progress.add_task("answering", total=len(PROMPTS), tokens=0, speed=0.0)
-                for prompt in PROMPTS:
-                    answer = _answer(engine, prompt, max_tokens, params, timing, progress, bar)
-                    progress.console.print(Text(prompt, "bold"), Text(answer), "", sep="\n")
-                    progress.advance(bar)
-        finally:
-            if timing.arrivals:
-                console.print(
-                    f"{len(timing.arrivals)} tokens, {timing.tokens_per_second:.1f} tokens per second, "
-                    "one prompt after the other"
-                )
-
-
-def _progress(console: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[tokens]} tokens, {task.fields[speed]:.1f}/s"),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-    )
+            _answer(engine, form, limits, params, missing)
+            return
+        except NotImplementedError as error:
+            missing = reached_stub(error)
+            if missing is None or form is FORMS[-1]:
+                raise
 
 
 def _answer(
-    engine: Engine,
-    prompt: str,
-    max_tokens: int,
-    params: dict[str, Any],
-    timing: Timing,
-    progress: Progress,
-    bar: TaskID,
-) -> str:
-    """Generate one answer while the bar moves, and return its text; "…" says that it was cut off."""
-    from tiny_llm.generate import generate_recompute
+    engine: Engine, form: Form, limits: Limits, params: dict[str, Any], missing: Stub | None
+) -> None:
+    """Answer in one way, then print what there is, also after Ctrl-C."""
+    console, progress = Console(highlight=False), Console(stderr=True, highlight=False)
+    answers = prepare(engine, form.prompts, **params)
+    copied = None
+    try:
+        with SlotsView(progress, answers, limits.max_tokens) as view:
+            copied = form.run(engine, answers, limits, view.step)
+    except KeyboardInterrupt:
+        _report(console, engine, answers, copied)
+        raise
+    _report(console, engine, answers, copied)
+    if missing is not None:
+        console.print(_advice(form, missing), style="yellow", soft_wrap=True, markup=False)
 
-    ids = prompt_ids(engine, prompt, raw=False)
-    end_ids = engine.tokenizer.end_ids
-    output = []
-    for token in generate_recompute(engine.model, ids, max_tokens, end_ids, make_sampler(**params)):
-        timing.stamp()
-        output.append(token)
-        progress.update(bar, tokens=len(timing.arrivals), speed=timing.tokens_per_second)
-    ended = output[-1] in end_ids
-    return engine.tokenizer.decode(output).strip() + ("" if ended else " …")
+
+def _report(console: Console, engine: Engine, answers: Sequence[Answer], copied: int | None) -> None:
+    for answer in answers:
+        if answer.output or answer.refused:
+            console.print(Text(f"{answer.number}. {answer.headline}", "bold"), soft_wrap=True)
+            console.print(_text(engine, answer), "\n", soft_wrap=True, markup=False)
+    if any(answer.output for answer in answers):
+        console.print(_table(answers, copied))
+
+
+def _text(engine: Engine, answer: Answer) -> str:
+    """What the model said; "…" says that it was cut off."""
+    if answer.refused:
+        return f"refused: {answer.refused}"
+    ended = answer.output[-1] in engine.tokenizer.end_ids
+    return engine.tokenizer.decode(answer.output).strip() + ("" if ended else " …")
+
+
+def _table(answers: Sequence[Answer], copied: int | None) -> Table:
+    speed = measure([answer.timing for answer in answers])
+    prompt_tokens = sum(len(answer.prompt_ids) for answer in answers if answer.output)
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column()
+    table.add_column(justify="right", style="bold")
+    table.add_column()
+    table.add_row("requests", str(speed.requests))
+    table.add_row("prompt tokens", f"{prompt_tokens:,}")
+    table.add_row("output tokens", f"{speed.tokens:,}", f"in {speed.seconds:.1f} s")
+    table.add_row("output tokens per second", f"{speed.tokens_per_second:.1f}")
+    table.add_row("time to first token, mean", f"{speed.mean_first:.2f} s", "from the start of all")
+    table.add_row("time to first token, worst", f"{speed.worst_first:.2f} s")
+    table.add_row("worst gap between two tokens", f"{speed.worst_gap:.2f} s", "of one request")
+    if copied is not None:
+        table.add_row("copied to rebuild the dense batch", f"{copied / 2**20:,.0f} MiB")
+    return table
+
+
+def _advice(form: Form, missing: Stub) -> str:
+    """Which task brings the next way."""
+    return (
+        f"This was {form.name}: {len(form.prompts)} short prompts of {len(PROMPTS)}. The next form needs "
+        f"{missing.message}. Test it with: pdm run test --week {missing.week} --day {missing.day}"
+    )

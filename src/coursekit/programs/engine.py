@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from coursekit.errors import CourseError
 from coursekit.paths import Course
-from coursekit.programs.implementation import explain_stubs
+from coursekit.programs.implementation import WaysAround, explain_stubs
+from coursekit.programs.options import Cache, Device, Dtype
 from coursekit.running.import_path import Impl, choose_implementation
 
 if TYPE_CHECKING:
     from tiny_llm.generate import Sample
     from tiny_llm.model import Transformer
     from tiny_llm.tokenizer import Tokenizer
+
+Generate = Callable[..., Iterator[int]]
+"""Called with the model, prompt_ids, max_tokens, end_ids and sample; gives the new tokens one by one."""
 
 FILTERS_OFF = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
 
@@ -48,14 +54,23 @@ class Timing:
         return self.arrivals[0] - self.started if self.arrivals else 0.0
 
     @property
+    def worst_gap(self) -> float:
+        """Seconds of the longest wait between two tokens, one after the other; 0 when there were not two."""
+        return max((later - earlier for earlier, later in pairwise(self.arrivals)), default=0.0)
+
+    @property
     def tokens_per_second(self) -> float:
         """Output tokens per second, the wait for the first one included; 0 when there was none."""
         return len(self.arrivals) / (self.arrivals[-1] - self.started) if self.arrivals else 0.0
 
 
 @contextmanager
-def running(impl: Impl) -> Iterator[Course]:
+def running(impl: Impl, ways_around: WaysAround | None = None) -> Iterator[Course]:
     """Choose the implementation and turn what may go wrong for its user into one-line errors.
+
+    Args:
+        impl: whose code runs.
+        ways_around: options of the program that do without some day's code, for the advice about a stub.
 
     Raises:
         CourseError: the weights can't be had, a parameter is out of range, or a stub was reached.
@@ -65,7 +80,7 @@ def running(impl: Impl) -> Iterator[Course]:
     from tiny_llm.weights import WeightsError
 
     try:
-        with explain_stubs(course):
+        with explain_stubs(course, ways_around):
             yield course
     except WeightsError as error:
         raise CourseError(str(error)) from None
@@ -99,6 +114,26 @@ def make_sampler(**params: Any) -> Sample:
         return Sampler(SamplingParams(**params))
     except ValueError as error:
         raise CourseError(str(error)) from None
+
+
+def make_generate(cache: Cache, dtype: Dtype, device: Device) -> Generate:
+    """The way of generating that the options ask for.
+
+    Raises:
+        CourseError: the fused cache does not run in this dtype or on this device.
+    """
+    from tiny_llm.generate import generate, generate_recompute
+    from tiny_llm.kv_cache import FusedKvCache
+
+    if cache is Cache.NONE:
+        return generate_recompute
+    if cache is Cache.FULL:
+        return generate
+    if device is not Device.CPU or dtype is Dtype.FLOAT16:
+        raise CourseError(
+            f"--cache fused runs on the CPU, in float32 or bfloat16, not in {dtype} on {device}: use --cache full"
+        )
+    return partial(generate, make_cache=FusedKvCache)
 
 
 def check_prompt(engine: Engine, prompt_ids: Sequence[int]) -> None:

@@ -52,31 +52,41 @@ def load_golden(course: Course, model: str = "smollm2-135m") -> list[GoldenPromp
         raise CourseError(f"the golden tokens are damaged ({path}); {remake}") from None
 
 
-def find_parting(golden: GoldenPrompt, generate: Callable[[Sequence[int], int], list[int]]) -> Parting | None:
+Generate = Callable[[list[list[int]], list[int]], Sequence[Sequence[int]]]
+"""The prompts' token ids, and how many tokens each gets at most, in; the new tokens of each prompt out."""
+
+
+def find_partings(golden: Sequence[GoldenPrompt], generate: Generate) -> list[Parting | None]:
     """Compare a stage's greedy tokens with the golden ones.
 
-    At a near tie either candidate is accepted, and the stage goes on from the golden tokens.
+    At a near tie either candidate is accepted, and the prompt is run again from the golden tokens up to there,
+    together with the others that need it.
 
     Args:
-        golden: the prompt and its tokens.
-        generate: maps prompt ids and a number of tokens to at most that many new ids.
+        golden: the prompts and their tokens.
+        generate: the stage; called with all the prompts first.
 
     Returns:
-        The first difference that rounding does not explain, or None.
+        For each prompt the first difference that rounding does not explain, or None.
     """
-    done = 0
-    while done < len(golden.token_ids):
-        wanted = golden.token_ids[done:]
-        tokens = generate([*golden.prompt_ids, *golden.token_ids[:done]], len(wanted))
-        same = _common_prefix(tokens, wanted)
-        index = done + same
-        if index == len(golden.token_ids):
-            return None
-        if same == len(tokens) or golden.gaps[index] >= NEAR_TIE:
-            actual = tokens[same] if same < len(tokens) else None
-            return Parting(index, golden.token_ids[index], actual)
-        done = index + 1
-    return None
+    partings: list[Parting | None] = [None] * len(golden)
+    done = dict.fromkeys(range(len(golden)), 0)  # prompts to run -> how many golden tokens they start from
+    while done:
+        prompts = [[*golden[row].prompt_ids, *golden[row].token_ids[:start]] for row, start in done.items()]
+        wanted = [golden[row].token_ids[start:] for row, start in done.items()]
+        outputs = generate(prompts, [len(tokens) for tokens in wanted])
+        again: dict[int, int] = {}
+        for (row, start), tokens, output in zip(done.items(), wanted, outputs, strict=True):
+            same = _common_prefix(output, tokens)
+            if same == len(tokens):
+                continue
+            if same == len(output) or golden[row].gaps[start + same] >= NEAR_TIE:
+                actual = output[same] if same < len(output) else None
+                partings[row] = Parting(start + same, tokens[same], actual)
+            elif same + 1 < len(tokens):
+                again[row] = start + same + 1
+        done = again
+    return partings
 
 
 def _common_prefix(a: Sequence[int], b: Sequence[int]) -> int:

@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from coursekit.errors import CourseError
 from coursekit.lessons.outline import read_source, stubbed
 from coursekit.paths import Course
-from coursekit.running.stubs import reached_stub
+from coursekit.running.stubs import Stub, reached_stub
 
 if TYPE_CHECKING:
     from coursekit.manifest import Task
 
 
+@dataclass(frozen=True)
+class WayAround:
+    """An option with which a program does without the code of some day."""
+
+    option: str
+    needs: tuple[int, int]  # week and day: with it, the program needs the code up to there
+
+
+WaysAround = Mapping[tuple[int, int], WayAround]
+"""The week and day to do without -> how."""
+
+
 @contextmanager
-def explain_stubs(course: Course) -> Iterator[None]:
-    """Turn a stub that was reached into advice: which task of the course comes first.
+def explain_stubs(course: Course, ways_around: WaysAround | None = None) -> Iterator[None]:
+    """Turn a stub that was reached into advice: which task of the course comes first, and what runs already.
 
     Raises:
         CourseError: instead of a stub's NotImplementedError.
@@ -25,19 +38,24 @@ def explain_stubs(course: Course) -> Iterator[None]:
     try:
         yield
     except NotImplementedError as error:
-        if reached_stub(error) is None:
+        stub = reached_stub(error)
+        if stub is None:
             raise
-        raise CourseError(_advice(course, str(error))) from None
+        raise CourseError(_advice(course, stub, ways_around or {})) from None
 
 
-def _advice(course: Course, reached: str) -> str:
+def _advice(course: Course, stub: Stub, ways_around: WaysAround) -> str:
     first = first_stub(course)
     if first is None:
-        return f"your code is not there yet: {reached}"
-    comes_first = "" if reached == first.stub_message else f"First comes {first.label}, {first.title}. "
+        return f"your code is not there yet: {stub.message}"
+    comes_first = "" if stub.message == first.stub_message else f"First comes {first.label}, {first.title}. "
+    way = ways_around.get((stub.week, stub.day))
+    runs_already = ""
+    if way is not None and (first.week, first.day) > way.needs:
+        runs_already = f". What you have runs with {way.option}"
     return (
-        f"this needs code that you have not written yet ({reached}). {comes_first}"
-        f"Test it with: {first.test_command} (or look at the reference at work: --impl solution)"
+        f"this needs code that you have not written yet ({stub.message}). {comes_first}"
+        f"Test it with: {first.test_command} (or look at the reference at work: --impl solution){runs_already}"
     )
 
 

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterator
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from coursekit.programs import options
-from coursekit.programs.engine import Engine, Timing, check_prompt, load, make_sampler, prompt_ids, running
+from coursekit.programs.engine import (
+    Engine,
+    Timing,
+    check_prompt,
+    load,
+    make_generate,
+    make_sampler,
+    prompt_ids,
+    running,
+)
+from coursekit.programs.implementation import WayAround
 from coursekit.running.import_path import Impl
 
-if TYPE_CHECKING:
-    from tiny_llm.generate import Sample
+WAYS_AROUND = {
+    (2, 1): WayAround("--cache none", needs=(1, 6)),
+    (2, 4): WayAround("--cache full", needs=(2, 1)),
+    (2, 5): WayAround("--cache full", needs=(2, 1)),
+}
 
 
 def main(
@@ -24,6 +38,7 @@ def main(
     model: options.ModelOption = "smollm2-135m",
     dtype: options.DtypeOption = options.Dtype.FLOAT32,
     device: options.DeviceOption = options.Device.CPU,
+    cache: options.CacheOption = options.Cache.FULL,
     max_tokens: options.MaxTokensOption = 128,
     temperature: options.TemperatureOption = 0.0,
     top_k: options.TopKOption = 0,
@@ -33,28 +48,28 @@ def main(
 ) -> None:
     """Answer one prompt: the text as it comes, then how long it took."""
     console = Console(stderr=True, highlight=False)
-    with running(impl):
+    with running(impl, WAYS_AROUND):
         sample = make_sampler(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, seed=seed)
+        generate = make_generate(cache, dtype, device)
         engine = load(model, dtype, device, console)
         ids = prompt_ids(engine, prompt, raw)
         check_prompt(engine, ids)
         timing = Timing()
         try:
-            _stream(engine, ids, max_tokens, sample, timing)
+            _stream(generate(engine.model, ids, max_tokens, engine.tokenizer.end_ids, sample), engine, timing)
         finally:
             if timing.arrivals:
                 console.print(f"\n[dim]{_summary(len(ids), timing)}[/dim]")
 
 
-def _stream(engine: Engine, ids: list[int], max_tokens: int, sample: Sample, timing: Timing) -> None:
+def _stream(tokens: Iterator[int], engine: Engine, timing: Timing) -> None:
     """Write the answer to standard output, piece by piece."""
-    from tiny_llm.generate import StreamDecoder, generate_recompute
+    from tiny_llm.generate import StreamDecoder
 
     decoder = StreamDecoder(engine.tokenizer)
-    end_ids = engine.tokenizer.end_ids
-    for token in generate_recompute(engine.model, ids, max_tokens, end_ids, sample):
+    for token in tokens:
         timing.stamp()
-        if token not in end_ids:
+        if token not in engine.tokenizer.end_ids:
             print(decoder.push(token), end="", flush=True)
     print(decoder.flush(), flush=True)
 

@@ -22,6 +22,12 @@ class Device(StrEnum):
     MPS = "mps"
 
 
+class Cache(StrEnum):
+    NONE = "none"
+    FULL = "full"
+    FUSED = "fused"
+
+
 ImplOption = Annotated[Impl, typer.Option(help="Whose code runs: yours, or the reference.")]
 ModelOption = Annotated[
     str,
@@ -31,6 +37,13 @@ ModelOption = Annotated[
 ]
 DtypeOption = Annotated[Dtype, typer.Option(help="The number format of weights and arithmetic.")]
 DeviceOption = Annotated[Device, typer.Option(help="Where the model runs.")]
+CacheOption = Annotated[
+    Cache,
+    typer.Option(
+        help="What is kept of the past: none (all of it recomputed for every token, Day 1.6), full (Day 2.1), or "
+        "fused (the same with Day 2.5's attention, on the CPU)."
+    ),
+]
 MaxTokensOption = Annotated[int, typer.Option(min=1, help="How many tokens to generate at most, per prompt.")]
 TemperatureOption = Annotated[
     float, typer.Option(help="0 always takes the best token; higher is more varied.")

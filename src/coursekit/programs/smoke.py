@@ -11,11 +11,15 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from coursekit.errors import CourseError
+from coursekit.paths import Course
 from coursekit.programs import options
 from coursekit.programs.engine import Engine, load, running
-from coursekit.programs.golden import GoldenPrompt, Parting, find_parting, load_golden
+from coursekit.programs.golden import GoldenPrompt, Parting, find_partings, load_golden
+from coursekit.programs.implementation import first_stub
 from coursekit.programs.stages import Stage, find_stages
 from coursekit.running.import_path import Impl
+from coursekit.running.stubs import reached_stub
 
 MODEL = "smollm2-135m"
 
@@ -41,6 +45,8 @@ def smoke(
 ) -> None:
     """Run the engine's stages on the golden prompts: the same tokens, and how fast each stage is.
 
+    Stages that the learner has not come to are left out, unless one is asked for by name.
+
     Exit code 1 when a stage parts from the golden tokens.
     """
     stages = find_stages(stage)
@@ -48,34 +54,65 @@ def smoke(
     with running(impl) as course:
         golden = load_golden(course, MODEL)
         engine = load(MODEL, "float32", device, Console(stderr=True))
-        runs = [run_stage(engine, each, golden) for each in stages]
+        runs, missing = run_stages(engine, stages, golden)
     console.print(_ladder(runs, golden))
     for run in runs:
         for prompt, parting in run.partings:
             console.print(
                 f"[red]{run.stage.name}[/red], prompt {prompt.prompt!r}: {_explain(engine, parting)}"
             )
+    if missing:
+        console.print(f"\n{_what_comes_next(course, missing[0])}", soft_wrap=True)
     if any(run.partings for run in runs):
         raise typer.Exit(1)
 
 
-def run_stage(engine: Engine, stage: Stage, golden: list[GoldenPrompt]) -> StageRun:
-    """Run one stage on every golden prompt, with a spinner that says how far it is."""
+def run_stages(
+    engine: Engine, stages: Sequence[Stage], golden: Sequence[GoldenPrompt]
+) -> tuple[list[StageRun], list[Stage]]:
+    """Run the stages whose code is there; the others are the second list.
+
+    Raises:
+        NotImplementedError: that is none of them; the error is the stub that the first one reached.
+    """
+    runs: list[StageRun] = []
+    missing: list[Stage] = []
+    stub: NotImplementedError | None = None
+    for stage in stages:
+        try:
+            runs.append(run_stage(engine, stage, golden))
+        except NotImplementedError as error:
+            if reached_stub(error) is None:
+                raise
+            missing.append(stage)
+            stub = stub or error
+    if stub is not None and not runs:
+        raise stub
+    return runs, missing
+
+
+def run_stage(engine: Engine, stage: Stage, golden: Sequence[GoldenPrompt]) -> StageRun:
+    """Run one stage on the golden prompts.
+
+    Raises:
+        CourseError: it does not give an output for each prompt.
+    """
     run = StageRun(stage)
 
-    def generate(ids: Sequence[int], max_tokens: int) -> list[int]:
+    def generate(prompts: list[list[int]], max_tokens: list[int]) -> list[list[int]]:
         started = time.perf_counter()
-        tokens = stage.generate(engine, ids, max_tokens)
+        outputs = stage.generate(engine, prompts, max_tokens)
         run.seconds += time.perf_counter() - started
-        run.tokens += len(tokens)
-        return tokens
+        if len(outputs) != len(prompts):
+            raise CourseError(f"{stage.name} gave {len(outputs)} outputs for {len(prompts)} prompts")
+        run.tokens += sum(map(len, outputs))
+        return outputs
 
-    with Console(stderr=True).status(stage.name) as status:
-        for number, prompt in enumerate(golden, start=1):
-            status.update(f"{stage.number} {stage.name}: prompt {number} of {len(golden)}")
-            parting = find_parting(prompt, generate)
-            if parting is not None:
-                run.partings.append((prompt, parting))
+    with Console(stderr=True).status(f"{stage.number} {stage.name}: {len(golden)} prompts"):
+        partings = find_partings(golden, generate)
+    run.partings = [
+        (prompt, parting) for prompt, parting in zip(golden, partings, strict=True) if parting is not None
+    ]
     return run
 
 
@@ -107,3 +144,12 @@ def _explain(engine: Engine, parting: Parting) -> str:
         return f"ends before token {parting.index + 1}, where {expected!r} ({parting.expected}) should come"
     actual = engine.tokenizer.decode([parting.actual])
     return f"token {parting.index + 1} is {actual!r} ({parting.actual}), should be {expected!r} ({parting.expected})"
+
+
+def _what_comes_next(course: Course, stage: Stage) -> str:
+    """Which day the next stage belongs to, and the first task that is missing."""
+    comes = f"{stage.number} {stage.name} comes with Day {stage.day}."
+    task = first_stub(course)
+    if task is None:
+        return comes
+    return f"{comes} Next: {task.label}, {task.title}. Test it with: {task.test_command}"

@@ -2,30 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from coursekit.errors import CourseError
 from coursekit.programs.engine import Engine
 
+SLOTS = 4
+"""Slots of the continuous stage: fewer than there are golden prompts, so that some must wait."""
+
+CHUNK_SIZE = 16
+"""Its chunk, in tokens: smaller than some golden prompts, larger than others."""
+
+Prompts = Sequence[Sequence[int]]
+Generate = Callable[[Engine, Prompts, Sequence[int]], list[list[int]]]
+"""The prompts' token ids, and how many tokens each gets at most, in; the new tokens of each prompt out."""
+
 
 @dataclass(frozen=True)
 class Stage:
-    """One way to run the engine: prompt ids and a number of tokens in, the greedy tokens out."""
+    """One way to run the engine, greedily, on all prompts."""
 
     number: str
     name: str
     day: str
-    generate: Callable[[Engine, Sequence[int], int], list[int]]
+    generate: Generate
 
 
-def _recompute(engine: Engine, prompt_ids: Sequence[int], max_tokens: int) -> list[int]:
+def _recompute(engine: Engine, prompts: Prompts, max_tokens: Sequence[int]) -> list[list[int]]:
     from tiny_llm.generate import generate_recompute
 
-    return list(generate_recompute(engine.model, prompt_ids, max_tokens, engine.tokenizer.end_ids))
+    return _one_by_one(generate_recompute, engine, prompts, max_tokens)
 
 
-STAGES = (Stage("S0", "recompute", "1.6", _recompute),)
+def _cached(engine: Engine, prompts: Prompts, max_tokens: Sequence[int]) -> list[list[int]]:
+    from tiny_llm.generate import generate
+
+    return _one_by_one(generate, engine, prompts, max_tokens)
+
+
+def _one_by_one(
+    generate: Callable[..., Iterator[int]], engine: Engine, prompts: Prompts, max_tokens: Sequence[int]
+) -> list[list[int]]:
+    return [
+        list(generate(engine.model, prompt, limit, engine.tokenizer.end_ids))
+        for prompt, limit in zip(prompts, max_tokens, strict=True)
+    ]
+
+
+def _batched(engine: Engine, prompts: Prompts, max_tokens: Sequence[int]) -> list[list[int]]:
+    """Static batching has one limit for all; whoever's own is lower is cut to it."""
+    from tiny_llm.static_batch import generate_static
+
+    outputs = generate_static(engine.model, prompts, max(max_tokens), engine.tokenizer.end_ids)
+    return [output[:limit] for output, limit in zip(outputs, max_tokens, strict=True)]
+
+
+def _continuous(engine: Engine, prompts: Prompts, max_tokens: Sequence[int]) -> list[list[int]]:
+    from tiny_llm.batch import Request, batch_generate
+
+    end_ids = engine.tokenizer.end_ids
+    requests = [Request(prompt, limit, end_ids) for prompt, limit in zip(prompts, max_tokens, strict=True)]
+    return batch_generate(engine.model, requests, max_slots=SLOTS, chunk_size=CHUNK_SIZE)
+
+
+STAGES = (
+    Stage("S0", "recompute", "1.6", _recompute),
+    Stage("S1", "cached", "2.1", _cached),
+    Stage("S2", "batched", "2.6", _batched),
+    Stage("S3", "continuous", "2.7", _continuous),
+)
 
 
 def find_stages(name: str | None) -> tuple[Stage, ...]:

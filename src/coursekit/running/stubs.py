@@ -22,6 +22,11 @@ class Stub:
         """The task's name, "1.3.2"."""
         return f"{self.week}.{self.day}.{self.number}"
 
+    @property
+    def message(self) -> str:
+        """What the stub raises, "Week 1 Day 3 Task 2: Grouped-query attention"."""
+        return f"Week {self.week} Day {self.day} Task {self.number}: {self.title}"
+
 
 def reached_stub(error: BaseException) -> Stub | None:
     """The stub that ``error`` comes from, looking through causes, contexts and groups; ``None`` if there is none."""

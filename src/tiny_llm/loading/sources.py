@@ -1,10 +1,10 @@
-"""Reading one named tensor from a file: GGUF (dequantised) or safetensors."""
+"""Reading one named tensor from a file: GGUF (dequantised, or its 4-bit blocks as they are) or safetensors."""
 
 from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -17,6 +17,13 @@ from tiny_llm.loading.gguf_config import config_from_gguf
 from tiny_llm.loading.gguf_file import GGUFFile, read_gguf
 from tiny_llm.loading.hf_config import config_from_folder, read_json
 from tiny_llm.loading.layout import GGUF_NAMES, HF_NAMES, Part
+from tiny_llm.loading.quantized import GROUP_SIZE, from_gguf_blocks, take_rows
+from tiny_llm.quantize import QuantizedTensor
+
+if TYPE_CHECKING:
+    from gguf.constants import GGMLQuantizationType
+
+_SLAB_ROWS = 1024  # dequantised at a time: the gguf package holds everything twice while it works
 
 
 class TensorSource(Protocol):
@@ -36,6 +43,13 @@ class TensorSource(Protocol):
             WeightsError: it is missing, or can't be read.
         """
 
+    def read_4_bits(self, part: Part) -> QuantizedTensor | None:
+        """The matrix in the 4 bits that it is stored in, in canonical row order; None if it is stored otherwise.
+
+        Raises:
+            WeightsError: as for :meth:`read`.
+        """
+
 
 class GGUFSource:
     """A GGUF file."""
@@ -53,15 +67,29 @@ class GGUFSource:
 
     def read(self, part: Part) -> Tensor:
         """float32 [part.shape]; query and key rows of a Llama file are put back in their original order."""
-        values = torch.from_numpy(self._dequantise(part.name(self.names)))
-        if self.config.architecture == "llama" and part.role in ("query", "key"):
-            return _unpermute(values, self.config.head_dim)
-        return values
+        name = part.name(self.names)
+        values = torch.from_numpy(self._dequantise(name, *self._stored(name)))
+        return _unpermute(values, self.config.head_dim) if self._is_permuted(part) else values
 
-    def _dequantise(self, name: str) -> np.ndarray:
+    def read_4_bits(self, part: Part) -> QuantizedTensor | None:
+        """Blocks of Q4_1 and Q4_0, copied without arithmetic on the weights."""
+        name = part.name(self.names)
+        kind, stored = self._stored(name)
+        if kind.name not in ("Q4_1", "Q4_0"):
+            return None
+        rows, width = self.file.tensors[name].shape
+        weight = from_gguf_blocks(stored.reshape(rows, width // GROUP_SIZE, -1))
+        if self._is_permuted(part):
+            return take_rows(weight, _unpermute(torch.arange(rows), self.config.head_dim))
+        return weight
+
+    def _is_permuted(self, part: Part) -> bool:
+        return self.config.architecture == "llama" and part.role in ("query", "key")
+
+    def _stored(self, name: str) -> tuple[GGMLQuantizationType, np.ndarray]:
+        """How a tensor is stored, and its bytes [rows, …], or [1, …] for a vector."""
         # Imported here, because a third of a second is much for programs that find their weights in the cache.
         from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
-        from gguf.quants import dequantize
 
         if name not in self.file.tensors:
             raise missing_tensor(self.path, name)
@@ -78,14 +106,23 @@ class GGUFSource:
         end = entry.offset + math.prod(rows) * row_bytes
         if width % block or end > self.file.size:
             raise WeightsError(f"{self.path} is damaged or only half a file ({name}): download it again")
-        stored = self._bytes[entry.offset : end].reshape(*rows, row_bytes)
+        return kind, self._bytes[entry.offset : end].reshape(-1, row_bytes)
+
+    def _dequantise(self, name: str, kind: GGMLQuantizationType, stored: np.ndarray) -> np.ndarray:
+        from gguf.quants import dequantize
+
+        shape = self.file.tensors[name].shape
+        values = np.empty((len(stored), shape[-1]), np.float32)
         try:
-            return np.array(dequantize(stored, kind), dtype=np.float32)
+            for start in range(0, len(stored), _SLAB_ROWS):
+                slab = slice(start, start + _SLAB_ROWS)
+                values[slab] = dequantize(stored[slab], kind)
         except NotImplementedError:
             raise WeightsError(
                 f"{self.path}: {name} is stored as {kind.name}, which the gguf package can't read yet; "
                 "choose another quantisation"
             ) from None
+        return values.reshape(shape)
 
 
 class SafetensorsSource:
@@ -109,6 +146,10 @@ class SafetensorsSource:
         if name not in self._files:
             raise missing_tensor(self.path, name)
         return self._files[name].get_tensor(name)
+
+    def read_4_bits(self, part: Part) -> QuantizedTensor | None:
+        """None: such files hold whole floats."""
+        return None
 
 
 def open_source(path: Path) -> TensorSource:

@@ -1,0 +1,93 @@
+"""Attention in tiles with the online softmax (Day 2.4): exact, and never an L × S array.
+
+Source: Dao et al. 2022, "FlashAttention", algorithm 1; Milakov and Gimelshein 2018, "Online normalizer calculation
+for softmax".
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+QUERY_TILE = 128
+KEY_TILE = 256
+
+
+@dataclass
+class OnlineSoftmax:
+    """What is known of softmax(scores)·values after some of the keys; a row a query."""
+
+    out: Tensor  # float32 [..., rows, D]: the sum of exp(score − peak) · value
+    total: Tensor  # float32 [..., rows, 1]: the sum of exp(score − peak)
+    peak: Tensor  # float32 [..., rows, 1]: the highest score so far; −inf before the first
+
+    @classmethod
+    def empty(cls, rows: Tensor) -> OnlineSoftmax:
+        """Before the first key, for queries ``rows`` [..., rows, D]."""
+        column = rows.new_zeros((*rows.shape[:-1], 1), dtype=torch.float32)
+        return cls(torch.zeros_like(rows, dtype=torch.float32), column, column - math.inf)
+
+    def fold(self, scores: Tensor, values: Tensor) -> None:
+        """Take in one tile of keys.
+
+        Args:
+            scores: float32 [..., rows, keys]; −inf hides a key.
+            values: [..., keys, D].
+        """
+        raise NotImplementedError("Week 2 Day 4 Task 1: The online softmax")
+
+    def result(self) -> Tensor:
+        """float32 [..., rows, D]: the attention over all keys taken in; zeros for a row that saw none."""
+        raise NotImplementedError("Week 2 Day 4 Task 1: The online softmax")
+
+
+def tile_mask(
+    mask: Tensor | None, causal: bool, queries: slice, keys: slice, L: int, S: int, like: Tensor
+) -> Tensor | None:
+    """What to add to the scores of one tile, or None when the tile hides nothing.
+
+    Args:
+        mask: [L, S], [B, 1 or H, L, S] or None.
+        causal: whether query i is also kept from the keys after S − L + i.
+        queries: which of the L queries; keys: which of the S keys. Both with a start and a stop.
+        like: an array on the device where the result is wanted.
+
+    Returns:
+        [..., queries, keys]: the piece of ``mask``, with −inf where the causal rule hides a key.
+    """
+    raise NotImplementedError("Week 2 Day 4 Task 2: The mask of a tile")
+
+
+def flash_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float | None = None,
+    mask: Tensor | None = None,
+    causal: bool = False,
+    query_tile: int = QUERY_TILE,
+    key_tile: int = KEY_TILE,
+) -> Tensor:
+    """Grouped attention, tile by tile; equal to `scaled_dot_product_attention_grouped`.
+
+    No array is larger than the arguments, the result, or the scores of one tile. Key tiles that the causal rule hides
+    from all queries of a tile are not computed.
+
+    Args:
+        query: [B, H, L, D].
+        key: [B, Hkv, S, D]; value likewise. Hkv must divide H.
+        scale: what to multiply the scores by; 1/√D when None.
+        mask: of shape [L, S] or [B, 1 or H, L, S], added to the scores; None hides nothing.
+        causal: apply the rule of `causal_mask(L, S)` without an array for it.
+        query_tile: queries at a time; key_tile: keys at a time. Both at least 1.
+
+    Returns:
+        [B, H, L, D], in the dtype of ``query``. A query that may see no key yields zeros.
+
+    Raises:
+        ValueError: Hkv doesn't divide H.
+    """
+    raise NotImplementedError("Week 2 Day 4 Task 3: Tile by tile")

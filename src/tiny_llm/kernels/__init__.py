@@ -1,0 +1,1 @@
+"""Compiled kernels, one a file: `*_cpu.py` with Numba."""

@@ -1,0 +1,217 @@
+"""Attention of a few queries over many keys: the case of every decode step (Day 2.5).
+
+Such a step is bound by memory: each key and value serves only a handful of multiplications. The kernel reads each of
+them from memory once, for all the query heads that share it, and keeps no score longer than a tile.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from numba import get_num_threads, prange
+from torch import Tensor
+
+from tiny_llm.kernels.compiling import as_numpy, inlined, kernel, widen
+
+TILE = 64
+"""Keys between two updates of the online softmax; 64 keys of 64 floats take 16 KiB, half of a small L1 cache."""
+MIN_PART = 256
+"""A past is cut only into parts of at least so many keys."""
+
+
+@inlined
+def exponentials(x: np.ndarray, powers: np.ndarray) -> None:
+    """Replace numbers that are not above 0 by their exponentials; −inf gives 0 (or less than 1e-37).
+
+    eˣ = 2ⁿ · 2ᶠ where n is the whole part of x · log₂e and f the rest: a polynomial for 2ᶠ (relative error 2e-7), and
+    for 2ⁿ a float whose exponent bits are n. Numba would call the C library for each number; this loop goes 16 at a
+    time.
+
+    Args:
+        x: float32 [n]; overwritten.
+        powers: float32 [n]; scratch.
+    """
+    bits = powers.view(np.int32)
+    for j in range(len(x)):
+        exponent = max(x[j] * np.float32(1.44269504), np.float32(-126))
+        whole = np.floor(exponent)
+        f = exponent - whole
+        bits[j] = (np.int32(whole) + 127) << 23
+        # The Taylor coefficients (ln 2)^k / k!, the last two adjusted a little to spread the error.
+        p = np.float32(0.00133336) + f * np.float32(0.00015403)
+        p = np.float32(0.05550411) + f * (np.float32(0.00961813) + f * p)
+        x[j] = np.float32(1) + f * (np.float32(0.69314718) + f * (np.float32(0.24022651) + f * p))
+    for j in range(len(x)):
+        x[j] *= powers[j]
+
+
+@inlined
+def score_tile(queries: np.ndarray, keys: np.ndarray, scale: np.float32, scores: np.ndarray) -> None:
+    """The scores of all queries for the keys of one tile.
+
+    Args:
+        queries: float32 [Q, D].
+        keys: [n, D], float32 or the bits of bfloat16.
+        scores: float32 [Q, TILE]; the first n of each row are written.
+    """
+    for j in range(len(keys)):
+        for i in range(len(queries)):
+            score = np.float32(0)
+            for d in range(keys.shape[1]):
+                score += queries[i, d] * widen(keys[j, d])
+            scores[i, j] = score * scale
+
+
+@inlined
+def add_values(weights: np.ndarray, values: np.ndarray, out: np.ndarray) -> None:
+    """Add the values of one tile, weighted, to what each query has gathered.
+
+    Args:
+        weights: float32 [Q, TILE]; the first n of each row count.
+        values: [n, D], float32 or the bits of bfloat16.
+        out: float32 [Q, D]; added to.
+    """
+    for j in range(len(values)):
+        for i in range(len(out)):
+            for d in range(values.shape[1]):
+                out[i, d] += weights[i, j] * widen(values[j, d])
+
+
+@inlined
+def fold_scores(
+    scores: np.ndarray, seen: int, powers: np.ndarray, peak: np.float32, total: np.float32, out: np.ndarray
+) -> tuple[np.float32, np.float32]:
+    """The online softmax of one query: turn the scores of a tile into weights, and rescale what came before.
+
+    Args:
+        scores: float32 [TILE]; overwritten by weights that are relative to the new peak, 0 from ``seen`` on.
+        seen: how many of the tile's keys the query may see; at least 1.
+        powers: float32 [TILE]; scratch.
+        peak: the highest score so far; −inf before the first.
+        total: the sum of the weights so far, relative to ``peak``.
+        out: float32 [D], the weighted values so far, relative to ``peak``; rescaled to the new peak.
+
+    Returns:
+        the new peak and the new total.
+    """
+    highest = peak
+    for j in range(seen):
+        highest = max(highest, scores[j])
+    for j in range(seen):
+        scores[j] -= highest
+    exponentials(scores[:seen], powers)
+    scores[seen:] = 0
+    keep = np.float32(math.exp(peak - highest))
+    for d in range(len(out)):
+        out[d] *= keep
+    added = np.float32(0)
+    for j in range(seen):
+        added += scores[j]
+    return highest, total * keep + added
+
+
+@kernel
+def attend_parts(
+    query: np.ndarray,
+    key: np.ndarray,
+    value: np.ndarray,
+    L: int,
+    S: int,
+    scale: np.float32,
+    out: np.ndarray,
+    peaks: np.ndarray,
+    totals: np.ndarray,
+) -> None:
+    """Attend to the past in parts, each for itself; a thread takes one part of one key head of one row.
+
+    Args:
+        query: float32 [B, Hkv, Q, D]: the Q = H/Hkv · L queries that share a key head, query head by query head.
+        key: [B, Hkv, S or more, D], contiguous, float32 or the bits of bfloat16; value likewise.
+        L: new tokens; query i of each head sees keys 0 … S − L + i.
+        S: keys in all; what lies behind is not read.
+        scale: what to multiply the scores by.
+        out: float32 [B, Hkv, parts, Q, D]; written: the weighted sum of the part's values, not divided yet.
+        peaks: float32 [B, Hkv, parts, Q]; written: the highest score in the part; −inf where no key is seen.
+        totals: float32 [B, Hkv, parts, Q]; written: the sum of exp(score − peak).
+    """
+    B, Hkv, parts, Q, D = out.shape
+    for task in prange(B * Hkv * parts):
+        row, head, part = task // (Hkv * parts), task // parts % Hkv, task % parts
+        scores, powers = np.empty((Q, TILE), np.float32), np.empty(TILE, np.float32)
+        gathered = np.zeros((Q, D), np.float32)
+        peak, total = np.full(Q, -np.inf, np.float32), np.zeros(Q, np.float32)
+        last = (part + 1) * S // parts
+        for start in range(part * S // parts, last, TILE):
+            stop = min(start + TILE, last)
+            score_tile(query[row, head], key[row, head, start:stop], scale, scores)
+            for i in range(Q):
+                seen = min(stop, S - L + i % L + 1) - start
+                if seen <= 0:
+                    scores[i, :] = 0
+                else:
+                    peak[i], total[i] = fold_scores(scores[i], seen, powers, peak[i], total[i], gathered[i])
+            add_values(scores, value[row, head, start:stop], gathered)
+        out[row, head, part] = gathered
+        peaks[row, head, part] = peak
+        totals[row, head, part] = total
+
+
+def merge_parts(out: np.ndarray, peaks: np.ndarray, totals: np.ndarray) -> np.ndarray:
+    """Put the parts of a past together: each counts with exp(its peak − the highest peak).
+
+    Args:
+        out, peaks, totals: what :func:`attend_parts` wrote. For each query, at least one part has seen a key.
+
+    Returns:
+        float32 [B, Hkv, Q, D].
+    """
+    shares = np.exp(peaks - peaks.max(axis=2, keepdims=True))
+    return (out * shares[..., None]).sum(axis=2) / (totals * shares).sum(axis=2)[..., None]
+
+
+def decode_attention(
+    query: Tensor, key: Tensor, value: Tensor, scale: float | None = None, length: int | None = None
+) -> Tensor:
+    """Grouped causal attention of the last L of S tokens, for small L: one read of the past, no mask, no long scores.
+
+    Equal to Day 1.3's attention under `causal_mask(L, S)`. Right for any 1 ≤ L ≤ S; fast for a few.
+
+    Args:
+        query: [B, H, L, D] on the CPU.
+        key: [B, Hkv, S or more, D], float32 or bfloat16; value likewise. If contiguous, they are read where they lie.
+        scale: what to multiply the scores by; 1/√D when None.
+        length: S, when the arrays are storage with room to spare; what lies behind is not read. All when None.
+
+    Returns:
+        [B, H, L, D], in the dtype of ``query``; computed in float32.
+
+    Raises:
+        ValueError: S is more than there are keys, there are more queries than keys, or Hkv doesn't divide H.
+    """
+    B, H, L, D = query.shape
+    Hkv, S = key.shape[1], key.shape[2] if length is None else length
+    if not 0 < L <= S <= key.shape[2]:
+        raise ValueError(f"{L} queries can't be the last of {S} tokens in a storage of {key.shape[2]}")
+    if H % Hkv:
+        raise ValueError(f"{H} query heads can't share {Hkv} key-value heads evenly")
+    queries = as_numpy(query.float().reshape(B, Hkv, H // Hkv * L, D))
+    parts = part_count(B * Hkv, S)
+    out = np.empty((B, Hkv, parts, queries.shape[2], D), np.float32)
+    peaks, totals = np.empty(out.shape[:-1], np.float32), np.empty(out.shape[:-1], np.float32)
+    factor = np.float32(1 / math.sqrt(D) if scale is None else scale)
+    attend_parts(queries, as_numpy(key), as_numpy(value), L, S, factor, out, peaks, totals)
+    return torch.from_numpy(merge_parts(out, peaks, totals)).reshape(B, H, L, D).to(query.dtype)
+
+
+def part_count(heads: int, S: int) -> int:
+    """Into how many parts to cut a past of S keys, so that all threads have work when there are few heads in all.
+
+    Args:
+        heads: B · Hkv.
+    """
+    wanted = -(
+        -4 * get_num_threads() // heads
+    )  # about four pieces of work for each thread, so that they end together
+    return max(1, min(wanted, S // MIN_PART))

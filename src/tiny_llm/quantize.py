@@ -1,0 +1,139 @@
+"""4-bit weights (Day 2.2).
+
+A row of a weight matrix is cut into groups of G neighbours. Each group keeps its smallest value (the minimum), a step
+(the scale), and for each weight a code from 0 to 15: how many steps it lies above the minimum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tiny_llm.attention import linear
+from tiny_llm.layers import Projection
+
+LEVELS = 16
+"""How many values 4 bits can tell apart."""
+
+
+@dataclass(frozen=True)
+class QuantizedTensor:
+    """A weight matrix [out, in] in 4 bits a weight, in groups of G along the inner axis.
+
+    GGUF files store their type Q4_1 in just this way, a group of 32 after the other.
+    """
+
+    nibbles: Tensor  # uint8 [out, in/G, G/2]; see pack_nibbles for which code lies where
+    scales: Tensor  # float16 [out, in/G]
+    minima: Tensor  # float16 [out, in/G]
+
+    @property
+    def group_size(self) -> int:
+        """G: how many weights share a scale and a minimum."""
+        return 2 * self.nibbles.shape[2]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(out, in) of the matrix that this stands for."""
+        return self.nibbles.shape[0], self.nibbles.shape[1] * self.group_size
+
+    @property
+    def device(self) -> torch.device:
+        """Where it lies."""
+        return self.nibbles.device
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that it takes."""
+        return self.nibbles.nbytes + self.scales.nbytes + self.minima.nbytes
+
+    def to(self, device: torch.device) -> QuantizedTensor:
+        """The same on another device."""
+        return QuantizedTensor(self.nibbles.to(device), self.scales.to(device), self.minima.to(device))
+
+
+def pack_nibbles(codes: Tensor) -> Tensor:
+    """Put two codes into each byte.
+
+    Byte j holds code j in its low four bits and code j + G/2 in its high four, as GGUF's Q4_1 has it: one half of
+    the group in the low nibbles, the other in the high ones.
+
+    Args:
+        codes: uint8 [..., G], each 0 … 15; G is even.
+
+    Returns:
+        uint8 [..., G/2].
+    """
+    raise NotImplementedError("Week 2 Day 2 Task 1: Two codes a byte")
+
+
+def unpack_nibbles(nibbles: Tensor) -> Tensor:
+    """Undo :func:`pack_nibbles`: uint8 [..., G/2] → uint8 [..., G]."""
+    raise NotImplementedError("Week 2 Day 2 Task 1: Two codes a byte")
+
+
+def quantise(weight: Tensor, group_size: int = 32) -> QuantizedTensor:
+    """Round a weight matrix to 16 levels a group.
+
+    The levels go evenly from the group's smallest to its largest weight. The scale and the minimum are rounded to
+    float16 first and the codes computed from the rounded ones, so that each weight gets the level nearest to it
+    among those that will be read back. Where all weights of a group are the same, the scale and the codes are 0.
+
+    Args:
+        weight: [out, in], any float dtype; computed in float32.
+        group_size: G, a positive multiple of 4 that divides ``in``.
+
+    Raises:
+        ValueError: ``group_size`` is none.
+    """
+    raise NotImplementedError("Week 2 Day 2 Task 2: Quantise and dequantise")
+
+
+def dequantise(weight: QuantizedTensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    """The matrix [out, in] that the codes stand for: code · scale + minimum, computed in float32.
+
+    Args:
+        weight: what :func:`quantise` returned, or what a file held.
+        dtype: what the result is rounded to at the end.
+    """
+    raise NotImplementedError("Week 2 Day 2 Task 2: Quantise and dequantise")
+
+
+class DequantizedMatmul:
+    """Multiply by a quantised matrix the plain way: dequantise all of it, multiply, forget the copy."""
+
+    def __init__(self, weight: QuantizedTensor) -> None:
+        """Hold the matrix, in 4 bits."""
+        self.weight = weight
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """x [..., in] · Wᵀ → [..., out], in the dtype of ``x``."""
+        raise NotImplementedError("Week 2 Day 2 Task 3: A linear layer on 4 bits")
+
+
+Matmul = Callable[[QuantizedTensor], Projection]
+"""A way to multiply by a quantised matrix: given the matrix, it returns what maps [..., in] to [..., out]."""
+
+
+class QuantizedLinear:
+    """A linear layer whose weight takes 4 bits; a stand-in for :class:`tiny_llm.layers.Linear`."""
+
+    def __init__(
+        self, weight: QuantizedTensor, bias: Tensor | None = None, matmul: Matmul = DequantizedMatmul
+    ) -> None:
+        """Prepare the multiplication.
+
+        Args:
+            weight: [out, in].
+            bias: [out] in the dtype of the inputs, or None.
+            matmul: the way to multiply; it may keep the weight in a form of its own.
+        """
+        self.multiply = matmul(weight)
+        self.bias = bias
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """[..., in] → [..., out], in the dtype of ``x``."""
+        raise NotImplementedError("Week 2 Day 2 Task 3: A linear layer on 4 bits")

@@ -1,0 +1,104 @@
+"""A batching cache with a copy in NumPy of what the request in each slot has got so far."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from coursekit.check import check, check_untouched
+
+from .batches import HKV, D, H, aligned, attention_alone, mask_of_batch
+
+
+class Rows:
+    """A `BatchingKvCache`, and beside it in NumPy what each slot's request has got so far."""
+
+    def __init__(self, lab: Any, num_slots: int, seed: int = 40) -> None:
+        self.lab = lab
+        self.cache = lab.kv_cache.BatchingKvCache(num_slots)
+        self.rng = np.random.default_rng(seed)
+        self.slots: list[tuple[np.ndarray, np.ndarray] | None] = [None] * num_slots
+
+    def random(self, *shape: int) -> np.ndarray:
+        return self.rng.normal(size=shape).astype(np.float32).astype(np.float64)
+
+    def add(self, slot: int, length: int) -> Any:
+        """Add a request that has `length` tokens already, and return its cache."""
+        cache = self.lab.kv_cache.FullKvCache()
+        key, value = self.random(HKV, length, D), self.random(HKV, length, D)
+        if length:
+            cache.append(self.lab.array(key[None]), self.lab.array(value[None]))
+        self.cache.add(slot, cache)
+        self.slots[slot] = (key, value)
+        return cache
+
+    def remove(self, slot: int) -> Any:
+        self.slots[slot] = None
+        return self.cache.remove(slot)
+
+    def new_tokens(self, L: int) -> tuple[np.ndarray, np.ndarray]:
+        """New keys and values [B, Hkv, L, D] for all slots; NaN in the rows of idle ones."""
+        key, value = (self.random(len(self.slots), HKV, L, D) for _ in range(2))
+        for slot, held in enumerate(self.slots):
+            if held is None:
+                key[slot] = value[slot] = np.nan
+            else:
+                parts = zip(held, (key[slot], value[slot]), strict=True)
+                old, new = (np.concatenate(part, axis=1) for part in parts)
+                self.slots[slot] = (old, new)
+        return key, value
+
+    @property
+    def lengths(self) -> list[int]:
+        return [0 if held is None else held[0].shape[1] for held in self.slots]
+
+    def parts(self, which: int) -> list[np.ndarray]:
+        empty = np.zeros((HKV, 0, D))
+        return [empty if held is None else held[which] for held in self.slots]
+
+    def check_update(self, L: int, dtype: str = "float32") -> None:
+        """Give every slot L tokens and check all that comes back."""
+        __tracebackhide__ = True
+        key, value = self.new_tokens(L)
+        arrays = self.lab.array(key, dtype), self.lab.array(value, dtype)
+        actual = self.cache.update_and_fetch(*arrays)
+        S = max(*self.lengths, L)
+        suspects = [
+            {
+                "the rows are aligned on the left": lambda w=which: aligned(self.parts(w), S, left=True),
+                "the rows of idle slots were not ignored": lambda w=which: self.with_idle_rows(w, S),
+            }
+            for which in (0, 1)
+        ]
+        for which, name in enumerate(("keys", "values")):
+            check(
+                actual[which],
+                aligned(self.parts(which), S),
+                name=f"the batch of {name}",
+                axes="B Hkv S D",
+                dtype=dtype,
+                suspects=suspects[which],
+            )
+        mask = mask_of_batch(L, self.lengths, S)
+        check(actual[2], mask, name="the mask of the batch", axes="B 1 L S", dtype=dtype)
+        for array, before, name in zip(arrays, (key, value), ("key", "value"), strict=True):
+            check_untouched(array, before, name=f"the {name} passed in", dtype=dtype)
+
+    def with_idle_rows(self, which: int, S: int) -> np.ndarray:
+        batch = aligned(self.parts(which), S)
+        for slot, held in enumerate(self.slots):
+            if held is None:
+                batch[slot, :, -1:] = np.nan
+        return batch
+
+    def check_attend(self, L: int) -> None:
+        """Give every slot L tokens and check that each attends as if it were alone."""
+        __tracebackhide__ = True
+        key, value = self.new_tokens(L)
+        query = self.random(len(self.slots), H, L, D)
+        actual = self.cache.attend(*(self.lab.array(x) for x in (query, key, value)), 0.3)
+        pairs = zip(query, self.parts(0), self.parts(1), strict=True)
+        expected = np.stack([attention_alone(*row, 0.3) for row in pairs])
+        name = f"attention in slots of lengths {self.lengths}"
+        check(actual, expected, name=name, axes="B H L D", rtol=1e-4, atol=1e-5)

@@ -1,0 +1,611 @@
+"""Day 2.7: requests, prefill in chunks, one step, continuous batching."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coursekit import lab as door
+from coursekit.check import check, check_equal, check_raises
+
+from .batches import tiny_model
+from .continuous import Watch, generate, new_request, prefill, prompt_of, seated
+from .reading_model import LAYERS, ReadingModel, alone, best, fingerprints, scores_after
+
+LIMIT = 64  # the positions of a ReadingModel, unless a test says otherwise
+
+
+# Task 1: a request
+
+
+@pytest.mark.parametrize(("computed", "ready"), [(0, False), (1, False), (4, False), (5, True)])
+def test_task_1_a_request_is_ready_when_its_whole_prompt_is_computed(lab, computed, ready):
+    request = new_request(lab, prompt_of(5), 3, computed=computed)
+    check(request.ready, ready, name=f"ready, with {computed} of 5 tokens computed")
+
+
+@pytest.mark.parametrize(("prompt", "output"), [(1, 1), (5, 1), (5, 2), (3, 9)])
+def test_task_1_the_newest_token_stands_behind_all_the_others(lab, prompt, output):
+    request = new_request(lab, prompt_of(prompt), 20, output=prompt_of(output))
+    expected = prompt + output - 1
+    name = f"the position of the newest token, after {prompt} of the prompt and {output} of the output"
+    check(request.position, expected, name=name)
+
+
+@pytest.mark.parametrize("empty", [[], ()], ids=["list", "tuple"])
+def test_task_1_an_empty_prompt_is_refused(lab, empty):
+    reason = new_request(lab, empty, 3).refusal(LIMIT)
+    assert isinstance(reason, str), f"an empty prompt needs a reason why it can't run; this is {reason!r}"
+    assert "empty" in reason, f"the reason should say that the prompt is empty; it says {reason!r}"
+
+
+@pytest.mark.parametrize("length", [12, 13, 40])
+def test_task_1_a_prompt_that_leaves_no_position_free_is_refused(lab, length):
+    reason = new_request(lab, prompt_of(length), 3).refusal(12)
+    assert isinstance(reason, str), (
+        f"{length} tokens of 12 positions leave no room, but refusal says {reason!r}"
+    )
+    assert str(length) in reason, f"the reason should name the {length} tokens; it says {reason!r}"
+    assert "11" in reason, f"the reason should say that 11 tokens would fit; it says {reason!r}"
+
+
+@pytest.mark.parametrize("length", [1, 10, 11])
+@pytest.mark.parametrize("max_tokens", [0, 1, 100])
+def test_task_1_a_prompt_that_leaves_one_position_free_may_run(lab, length, max_tokens):
+    reason = new_request(lab, prompt_of(length), max_tokens).refusal(12)
+    check_equal(reason, None, name=f"why a prompt of {length} tokens can't run on 12 positions")
+
+
+@pytest.mark.parametrize(
+    ("output", "finished"), [([], False), ([3], False), ([3, 4], False), ([3, 4, 5], True)]
+)
+def test_task_1_max_tokens_end_a_request(lab, output, finished):
+    request = new_request(lab, prompt_of(5), 3, output=output)
+    check(request.finished(LIMIT), finished, name=f"finished, with {len(output)} of 3 tokens")
+
+
+def test_task_1_a_request_for_no_tokens_is_finished_from_the_start(lab):
+    check(new_request(lab, prompt_of(5), 0).finished(LIMIT), True, name="finished, for max_tokens 0")
+
+
+@pytest.mark.parametrize(("output", "finished"), [(6, False), (7, True)])
+def test_task_1_prompt_and_output_may_use_every_position(lab, output, finished):
+    request = new_request(lab, prompt_of(5), 100, output=prompt_of(output))
+    name = f"finished, with {5 + output} of 12 positions used"
+    check(request.finished(12), finished, name=name)
+
+
+@pytest.mark.parametrize("end_ids", [(9, 0), {0, 9}, [0, 9]], ids=["tuple", "set", "list"])
+@pytest.mark.parametrize(("output", "finished"), [([4], False), ([4, 9], True), ([0], True), ([4, 7], False)])
+def test_task_1_an_end_token_ends_a_request(lab, end_ids, output, finished):
+    request = new_request(lab, prompt_of(5), 20, end_ids, output=output)
+    check(request.finished(LIMIT), finished, name=f"finished, with the output {output} and end ids {end_ids}")
+
+
+def test_task_1_an_end_token_in_the_prompt_ends_nothing(lab):
+    check(new_request(lab, [4, 9], 20, (9,)).finished(LIMIT), False, name="finished, with no output yet")
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_task_1_accept_appends_what_the_requests_own_sample_chooses(lab, kind):
+    given_to = []
+
+    def sample(logits, token_ids):
+        given_to.append((lab.numpy(logits), list(token_ids)))
+        return 11
+
+    prompt = kind([5, 2, 8])
+    request = new_request(lab, prompt, 20, output=[7], sample=sample)
+    scores = np.random.default_rng(27).normal(size=13)
+    request.accept(lab.array(scores))
+    check_equal(request.output, [7, 11], name="the output")
+    check_equal(request.prompt_ids, kind([5, 2, 8]), name="the prompt, afterwards")
+    check_equal(len(given_to), 1, name="calls of sample")
+    check(given_to[0][0], scores, name="the logits given to sample", axes="V", framework="numpy")
+    check_equal(given_to[0][1], [5, 2, 8, 7], name="the ids given to sample: prompt, then output")
+
+
+def test_task_1_accept_is_greedy_when_nothing_else_is_asked_for(lab):
+    request = new_request(lab, [5, 2], 20)
+    for scores in ([0.0, 3.0, 1.0], [9.0, 3.0, 9.0], [-3.0, -2.0, -1.0]):
+        request.accept(lab.array(scores))
+    check_equal(request.output, [1, 0, 2], name="the output")
+
+
+# Task 2: prefill, whole and in chunks
+
+
+@pytest.mark.parametrize(
+    ("length", "computed", "chunk_size", "expected"),
+    [
+        (400, 0, 128, (0, 128)),
+        (400, 256, 128, (256, 384)),
+        (400, 384, 128, (384, 400)),
+        (400, 0, None, (0, 400)),
+        (5, 3, None, (3, 5)),
+        (1, 0, 128, (0, 1)),
+        (9, 3, 1, (3, 4)),
+    ],
+)
+def test_task_2_a_chunk_begins_where_the_last_one_ended(lab, length, computed, chunk_size, expected):
+    chunk = new_request(lab, [1] * length, 3, computed=computed).next_chunk(chunk_size)
+    name = f"the next chunk of at most {chunk_size}, with {computed} of {length} tokens computed"
+    check_equal((chunk.start, chunk.stop), expected, name=name)
+
+
+@pytest.mark.parametrize("length", [1, 2, 7, 400])
+def test_task_2_a_whole_prompt_goes_in_at_once(lab, length):
+    request, model, done = prefill(lab, length, None)
+    check_equal(model.chunks, [(0, length)], name="the positions that the model was run on")
+    check_equal(done, [True], name="what try_prefill returned")
+    check_equal(request.output, alone(prompt_of(length), 1), name="the first token")
+
+
+@pytest.mark.parametrize(
+    ("length", "chunk_size", "expected"),
+    [
+        (400, 128, [(0, 128), (128, 256), (256, 384), (384, 400)]),
+        (1, 4, [(0, 1)]),
+        (3, 4, [(0, 3)]),
+        (4, 4, [(0, 4)]),
+        (5, 4, [(0, 4), (4, 5)]),
+        (8, 4, [(0, 4), (4, 8)]),
+        (3, 1, [(0, 1), (1, 2), (2, 3)]),
+    ],
+)
+def test_task_2_a_prompt_goes_in_chunk_by_chunk(lab, length, chunk_size, expected):
+    request, model, done = prefill(lab, length, chunk_size)
+    check_equal(model.chunks, expected, name=f"the chunks of {length} tokens, at most {chunk_size} at once")
+    check_equal(done, [False] * (len(expected) - 1) + [True], name="what each call of try_prefill returned")
+    check_equal(request.output, alone(prompt_of(length), 1), name="the first token")
+
+
+@pytest.mark.parametrize("chunk_size", [2, 3, None])
+def test_task_2_the_head_runs_once_on_one_row(lab, chunk_size):
+    _, model, _ = prefill(lab, 7, chunk_size)
+    check_equal(model.head_rows, [1], name="rows of each call of model.logits, for a prompt of 7")
+
+
+def test_task_2_an_unfinished_prompt_has_no_output(lab):
+    model, request = ReadingModel(lab), new_request(lab, prompt_of(7), 5)
+    for stop in (3, 6):
+        check_equal(request.try_prefill(model, 3), False, name=f"try_prefill after {stop} of 7 tokens")
+        check_equal((request.computed, request.output), (stop, []), name="tokens computed, and the output")
+    check_equal(model.head_rows, [], name="calls of model.logits before the last chunk")
+
+
+@pytest.mark.parametrize("chunk_size", [3, None])
+def test_task_2_there_is_one_cache_a_layer_from_chunk_to_chunk(lab, chunk_size):
+    request, _, _ = prefill(lab, 7, chunk_size)
+    lengths = [cache.length for cache in request.caches]
+    check_equal(lengths, [7] * LAYERS, name="tokens in the cache of each layer")
+
+
+def test_task_2_the_first_token_is_sampled_from_the_last_row_by_the_request_itself(lab):
+    rows = []
+
+    def sample(logits, token_ids):
+        rows.append((lab.numpy(logits), list(token_ids)))
+        return 0
+
+    request, _, _ = prefill(lab, 7, 3, sample=sample)
+    check_equal(request.output, [0], name="the first token, which sample chooses")
+    check_equal([ids for _, ids in rows], [prompt_of(7)], name="the ids given to sample")
+    expected = scores_after(fingerprints(prompt_of(7))[-1])
+    check(rows[0][0], expected, name="the logits of the first token", axes="V", framework="numpy")
+
+
+def test_task_2_chunks_of_any_size_give_the_logits_of_the_whole_prompt(lab):
+    model, prompt, rows = tiny_model(lab), [3, 30, 12, 5, 9, 21, 7, 16, 2, 28, 4], []
+
+    def sample(logits, token_ids):
+        rows.append(lab.numpy(logits))
+        return 0
+
+    for chunk_size in (None, 1, 4, 10, 11, 12):
+        request = new_request(lab, tuple(prompt), 5, sample=sample)
+        while not request.try_prefill(model, chunk_size):
+            assert request.computed < len(prompt), "the whole prompt is computed; try_prefill should say so"
+        check(
+            rows[-1],
+            rows[0].astype(np.float64),
+            name=f"the logits after chunks of {chunk_size}",
+            axes="V",
+            rtol=1e-4,
+            atol=1e-4,  # the layers' float32 rounding, which differs with the number of rows
+            framework="numpy",
+        )
+
+
+# Task 3: one step
+
+
+def test_task_3_a_request_with_prompt_left_needs_another_step(lab):
+    model, request = ReadingModel(lab), new_request(lab, prompt_of(7), 5)
+    batch, slots = lab.static_batch.Batch(model, 2), [None, None]
+    for stop in (3, 6):
+        still = lab.batch.advance(batch, slots, request, 3)
+        assert still is request, f"advance returned {still!r} with {stop} of 7 tokens computed"
+        check_equal(model.chunks[-1], (stop - 3, stop), name="the chunk of this step")
+        check_equal(slots, [None, None], name="the slots, while the prompt isn't done")
+
+
+@pytest.mark.parametrize("taken", [(), (0,), (1,), (0, 2)])
+def test_task_3_a_request_that_is_ready_takes_an_idle_slot(lab, taken):
+    model = ReadingModel(lab)
+    batch, slots, others = seated(lab, model, 3, taken)
+    request = new_request(lab, prompt_of(4), 5)
+    check_equal(lab.batch.advance(batch, slots, request, None), None, name="what advance returned")
+    assert slots.count(request) == 1, "the request is ready and there is an idle slot: it should be in it"
+    for slot, other in others.items():
+        assert slots[slot] is other, f"slot {slot} was taken already, and now another request is in it"
+    lab.batch.decode_slots(batch, slots)
+    check_equal(request.output, alone(prompt_of(4), 2), name="its output, a step later")
+
+
+def test_task_3_a_request_that_is_ready_waits_while_all_slots_are_taken(lab):
+    model = ReadingModel(lab)
+    batch, slots, others = seated(lab, model, 2, (0, 1))
+    request = new_request(lab, prompt_of(4), 5)
+    for step in range(3):
+        still = lab.batch.advance(batch, slots, request, None)
+        assert still is request, f"advance returned {still!r}, but no slot was idle"
+        check_equal(slots, [others[0], others[1]], name="the slots, which were taken")
+        check_equal(request.output, alone(prompt_of(4), 1), name=f"its output after {step} steps of waiting")
+    check_equal(model.chunks.count((0, 4)), 1, name="how often its prompt was computed")
+    batch.remove(1)
+    slots[1] = None
+    check_equal(lab.batch.advance(batch, slots, request, None), None, name="advance, with a slot idle again")
+    assert slots[1] is request, "slot 1 became idle: the request that waits should take it"
+
+
+@pytest.mark.parametrize("ending", ["end token", "max_tokens", "positions"])
+@pytest.mark.parametrize("taken", [(), (0, 1)], ids=["slots idle", "slots taken"])
+def test_task_3_a_request_that_finishes_with_its_first_token_never_takes_a_slot(lab, ending, taken):
+    model = ReadingModel(lab)
+    batch, slots, _ = seated(lab, model, 2, taken)
+    before = list(slots)
+    length = LIMIT - 1 if ending == "positions" else 5
+    end_ids = alone(prompt_of(length), 1) if ending == "end token" else ()
+    request = new_request(lab, prompt_of(length), 1 if ending == "max_tokens" else 9, end_ids)
+    returned = lab.batch.advance(batch, slots, request, None)
+    check_equal(returned, None, name="advance, for a request whose first token is its last")
+    check_equal(slots, before, name="the slots")
+    check_equal(request.output, alone(prompt_of(length), 1), name="its output")
+    check_equal(request.caches, [], name="the caches of a request that has finished")
+
+
+def test_task_3_whoever_leaves_leaves_no_caches_behind(lab):
+    model = ReadingModel(lab)
+    batch, slots, others = seated(lab, model, 2, (0,), max_tokens=2)
+    check_equal(others[0].caches, [], name="the caches that a request in a slot keeps for itself")
+    lab.batch.decode_slots(batch, slots)
+    held = [cache.slots for cache in batch.caches]
+    check_equal(held, [[None, None]] * LAYERS, name="the caches in the batch, after the request has left")
+
+
+@pytest.mark.parametrize("taken", [(0,), (1,), (0, 2), (1, 2, 3), (0, 1, 2, 3)])
+def test_task_3_every_request_gets_its_own_token(lab, taken):
+    model = ReadingModel(lab)
+    batch, slots, others = seated(lab, model, 4, taken)
+    model.head_rows.clear()
+    for step in range(3):
+        lab.batch.decode_slots(batch, slots)
+        for slot, request in others.items():
+            expected = alone(request.prompt_ids, step + 2)
+            check_equal(request.output, expected, name=f"the output of slot {slot}; busy are {taken} of 4")
+    check_equal(model.decodes, [list(taken)] * 3, name="the busy slots of each run of the model")
+    check_equal(model.head_rows, [len(taken)] * 3, name="rows of each call of model.logits")
+
+
+def test_task_3_whoever_finishes_leaves_and_the_others_stay(lab):
+    model = ReadingModel(lab)
+    batch, slots, others = seated(lab, model, 4, (0, 1, 3), max_tokens=9)
+    others[1].max_tokens = 2
+    others[3].end_ids = alone(others[3].prompt_ids, 2)[1:]
+    lab.batch.decode_slots(batch, slots)
+    check_equal(slots, [others[0], None, None, None], name="the slots after two have finished")
+    newcomer = new_request(lab, prompt_of(6, seed=77), 9)
+    check_equal(lab.batch.advance(batch, slots, newcomer, None), None, name="advance, with three idle slots")
+    lab.batch.decode_slots(batch, slots)
+    for request, count in ((others[0], 3), (others[1], 2), (others[3], 2), (newcomer, 2)):
+        check_equal(request.output, alone(request.prompt_ids, count), name="the outputs, a step later")
+
+
+def test_task_3_end_tokens_belong_to_one_request(lab):
+    model = ReadingModel(lab)
+    batch, slots, others = seated(lab, model, 2, (0, 1))
+    others[0].end_ids = alone(others[1].prompt_ids, 2)[1:]
+    assert others[0].end_ids[0] not in alone(others[0].prompt_ids, 2), "this test needs two different tokens"
+    lab.batch.decode_slots(batch, slots)
+    check_equal(slots, [others[0], others[1]], name="the slots: neither produced an end token of its own")
+
+
+def test_task_3_each_request_samples_for_itself(lab):
+    model = ReadingModel(lab)
+    batch, slots, others = seated(lab, model, 3, (0, 2))
+    given_to = []
+
+    def sample(logits, token_ids):
+        given_to.append((lab.numpy(logits), list(token_ids)))
+        return 4
+
+    others[2].sample = sample
+    lab.batch.decode_slots(batch, slots)
+    first = alone(others[2].prompt_ids, 1)
+    check_equal(others[2].output, [*first, 4], name="the output of the request that has a sampler")
+    check_equal(others[0].output, alone(others[0].prompt_ids, 2), name="the output of the one that is greedy")
+    sequence = [*others[2].prompt_ids, *first]
+    check_equal([ids for _, ids in given_to], [sequence], name="the ids given to its sampler")
+    scores = scores_after(fingerprints(sequence)[-1])
+    check(given_to[0][0], scores, name="the logits given to its sampler", axes="V", framework="numpy")
+
+
+# Task 4: continuous batching
+
+LENGTHS = (3, 17, 1, 4, 5, 30, 2, 8, 6)
+COUNTS = (9, 2, 20, 1, 5, 6, 13, 0, 3)
+
+
+def many(lab: Any) -> list[Any]:
+    """Nine requests of very different lengths; the eighth asks for nothing."""
+    return [
+        new_request(lab, prompt_of(length, seed=i), count)
+        for i, (length, count) in enumerate(zip(LENGTHS, COUNTS, strict=True))
+    ]
+
+
+@pytest.mark.parametrize("chunk_size", [1, 4, 128, None])
+@pytest.mark.parametrize("max_slots", [1, 2, 5, 12])
+def test_task_4_every_request_gets_what_it_gets_alone_in_the_order_given(lab, max_slots, chunk_size):
+    requests, model = many(lab), ReadingModel(lab)
+    outputs = generate(lab, model, requests, max_slots, chunk_size)
+    expected = [alone(request.prompt_ids, request.max_tokens) for request in requests]
+    name = f"the outputs, with {max_slots} slots and chunks of {chunk_size}"
+    check_equal(outputs, expected, name=name)
+    check_equal([request.output for request in requests], expected, name="the outputs that the requests hold")
+
+
+def test_task_4_the_slots_and_chunks_are_5_and_128_unless_told(lab):
+    requests, model = many(lab), ReadingModel(lab, max_positions=300)
+    requests[1].prompt_ids = prompt_of(129)
+    lab.batch.batch_generate(model, requests)
+    check_equal(max(stop - start for start, stop in model.chunks), 128, name="the longest chunk")
+    assert all(slot < 5 for busy in model.decodes for slot in busy), "more than 5 slots"
+
+
+def test_task_4_nothing_to_do(lab):
+    model = ReadingModel(lab)
+    check_equal(lab.batch.batch_generate(model, []), [], name="the outputs of no requests")
+    check_equal(generate(lab, model, [new_request(lab, [1], 0)]), [[]], name="the output for max_tokens 0")
+    check_equal(model.runs, [], name="runs of the model, with no token to produce")
+
+
+@pytest.mark.parametrize(("max_slots", "chunk_size"), [(0, 4), (-1, 4), (2, 0), (2, -3)])
+def test_task_4_slots_and_chunks_below_1_are_refused(lab, max_slots, chunk_size):
+    model, requests = ReadingModel(lab), many(lab)
+    check_raises(
+        ValueError,
+        lambda: lab.batch.batch_generate(model, requests, max_slots, chunk_size),
+        name=f"{max_slots} slots and chunks of {chunk_size}",
+    )
+    check_equal(model.runs, [], name="runs of the model before the refusal")
+
+
+@pytest.mark.parametrize("place", [0, 2, 4], ids=["first", "in the middle", "last"])
+@pytest.mark.parametrize("length", [0, 12, 40])
+def test_task_4_a_request_that_can_never_run_is_refused_and_the_others_go_on(lab, length, place):
+    model = ReadingModel(lab, max_positions=12)
+    requests = [new_request(lab, prompt_of(n), 4) for n in (5, 11, 1, 3)]
+    requests.insert(place, new_request(lab, prompt_of(length), 4))
+    outputs = generate(lab, model, requests, 2, 4)
+    expected = [alone(r.prompt_ids, 4, max_positions=12) for r in requests]
+    expected[place] = []
+    check_equal(outputs, expected, name="the outputs, [] for the request that was refused")
+    assert isinstance(requests[place].error, str), (
+        f"a prompt of {length} on 12 positions: its error is not set"
+    )
+    errors = [request.error for i, request in enumerate(requests) if i != place]
+    check_equal(errors, [None] * 4, name="the errors of the others")
+    check_equal(sum(stop - start for start, stop in model.chunks), 20, name="prompt tokens computed")
+
+
+def test_task_4_refused_before_anything_runs(lab):
+    model = ReadingModel(lab, max_positions=12)
+    requests = [new_request(lab, prompt_of(n), 4) for n in (3, 40)]
+    errors = []
+    lab.batch.batch_generate(model, requests, observe=lambda *step: errors.append(requests[1].error))
+    assert errors[0] is not None, (
+        "a request that can't run should know after the first step: refuse on arrival"
+    )
+
+
+@pytest.mark.parametrize("room", [1, 2, 5])
+def test_task_4_prompt_and_output_may_use_every_position(lab, room):
+    model = ReadingModel(lab, max_positions=16)
+    requests = [new_request(lab, prompt_of(16 - n), 100) for n in (room, 7)]
+    outputs = generate(lab, model, requests, 2, 4)
+    check_equal([len(output) for output in outputs], [room, 7], name="tokens produced, of 16 positions")
+
+
+def test_task_4_limits_end_tokens_and_samplers_belong_to_one_request(lab):
+    model, prompts = ReadingModel(lab), [prompt_of(n) for n in (5, 9, 2, 7)]
+    end = alone(prompts[0], 6)[3:4]
+    seeds = [None, None, 3, 4]
+
+    def sampler(seed):
+        return lab.sampler.Sampler(lab.sampler.SamplingParams(temperature=3.0, seed=seed))
+
+    def draws(draw):
+        return lambda scores, ids: draw(lab.array(scores), ids)
+
+    requests = [
+        new_request(lab, prompt, count, end_ids, **({} if seed is None else {"sample": sampler(seed)}))
+        for prompt, count, end_ids, seed in zip(
+            prompts, (20, 6, 8, 11), (end, (), (), ()), seeds, strict=True
+        )
+    ]
+    expected = []
+    for request, seed in zip(requests, seeds, strict=True):
+        choose = best if seed is None else draws(sampler(seed))
+        expected.append(alone(request.prompt_ids, request.max_tokens, request.end_ids, choose=choose))
+    check_equal(generate(lab, model, requests, 3, 4), expected, name="the outputs")
+
+
+def test_task_4_a_request_that_ends_with_its_first_token_never_takes_a_slot(lab):
+    requests = many(lab)
+    for i in (0, 5, 8):
+        requests[i].end_ids = alone(requests[i].prompt_ids, 1)
+    watch = Watch(requests)
+    outputs = generate(lab, ReadingModel(lab), requests, 2, 4, observe=watch)
+    check_equal([len(output) for output in outputs], [1, 2, 20, 1, 5, 1, 13, 0, 1], name="tokens produced")
+    seated_ones = [requests.index(request) for request in watch.ever_seated]
+    check_equal(sorted(seated_ones), [1, 2, 4, 6], name="the requests that were ever in a slot")
+
+
+def test_task_4_all_may_end_with_their_first_token(lab):
+    requests = [new_request(lab, prompt_of(n), 1) for n in (5, 1, 3)]
+    watch, model = Watch(requests), ReadingModel(lab)
+    outputs = generate(lab, model, requests, 2, 4, observe=watch)
+    check_equal([len(output) for output in outputs], [1, 1, 1], name="tokens produced")
+    check_equal((watch.ever_seated, model.decodes), ([], []), name="requests in a slot, and decodes")
+
+
+def test_task_4_all_may_finish_in_the_same_step(lab):
+    # One comes in at each of the first three steps, and the third step decodes the last token of all.
+    requests = [new_request(lab, prompt_of(4, seed=i), 4 - i) for i in range(3)]
+    requests.append(new_request(lab, prompt_of(6), 3))
+    model = ReadingModel(lab)
+    outputs = generate(lab, model, requests, 3, 8)
+    check_equal(outputs, [alone(r.prompt_ids, r.max_tokens) for r in requests], name="the outputs")
+    busy = [len(slots) for slots in model.decodes]
+    check_equal(busy, [1, 2, 3, 1, 1], name="busy slots of each decode")
+
+
+def test_task_4_the_last_request_is_not_lost_while_its_prompt_is_computed(lab):
+    requests = [new_request(lab, prompt_of(2), 2), new_request(lab, prompt_of(33), 3)]
+    model = ReadingModel(lab)
+    outputs = generate(lab, model, requests, 2, 4)
+    check_equal(outputs, [alone(r.prompt_ids, r.max_tokens) for r in requests], name="the outputs")
+    check_equal(model.runs[-1], ("decode", model.decodes[-1]), name="the last run of the model")
+
+
+@pytest.mark.parametrize("chunk_size", [1, 4, 7, None])
+def test_task_4_no_decode_waits_for_more_than_one_chunk(lab, chunk_size):
+    requests, model = many(lab), ReadingModel(lab)
+    chunks_before: dict[Any, list[int]] = {request: [] for request in requests}  # each of its tokens
+
+    def noting(request):
+        def sample(logits, token_ids):
+            chunks_before[request].append(len(model.chunks))
+            return int(np.argmax(lab.numpy(logits)))
+
+        return sample
+
+    for request in requests:
+        request.sample = noting(request)
+    watch = Watch(requests)
+    generate(lab, model, requests, 3, chunk_size, observe=watch)
+    gaps = [b - a for counts in chunks_before.values() for a, b in pairwise(counts)]
+    check_equal(max(gaps), 1, name="the most chunks of prefill between two tokens of a request")
+    longest = max(stop - start for start, stop in model.chunks)
+    check_equal(longest, chunk_size or max(LENGTHS), name="the longest chunk")
+
+
+def test_task_4_whoever_finishes_makes_room_at_once(lab):
+    requests = [new_request(lab, prompt_of(3, seed=i), 4 if i else 20) for i in range(6)]
+    model = ReadingModel(lab)
+    generate(lab, model, requests, 2, 4)
+    busy = [len(slots) for slots in model.decodes]
+    check_equal(
+        busy, [1] + [2] * 15 + [1] * 3, name="busy slots of each decode: one long request, five short"
+    )
+
+
+def test_task_4_requests_come_in_in_the_order_given(lab):
+    requests = [new_request(lab, prompt_of(9 - i), 3) for i in range(6)]
+    watch = Watch(requests)
+    generate(lab, ReadingModel(lab), requests, 2, 4, observe=watch)
+    check_equal(
+        [requests.index(request) for request in watch.ever_seated],
+        list(range(6)),
+        name="the requests in the order in which they took a slot",
+    )
+
+
+def test_task_4_the_head_runs_only_on_rows_that_are_sampled(lab):
+    requests, model = many(lab), ReadingModel(lab)
+    outputs = generate(lab, model, requests, 3, 4)
+    check_equal(
+        sum(model.head_rows), sum(map(len, outputs)), name="rows sent through the head, for all tokens"
+    )
+
+
+def test_task_4_the_observer_sees_every_step(lab):
+    requests = [new_request(lab, prompt_of(n), count) for n, count in ((6, 3), (4, 1), (2, 3))]
+    names = {None: None, **dict(zip(requests, "abc", strict=True))}
+    watch = Watch(requests)
+    generate(lab, ReadingModel(lab), requests, 1, 4, observe=watch)
+    seen = [([names[request] for request in slots], names[turn]) for slots, turn in watch.steps]
+    expected = [([None], "a"), (["a"], "a"), (["a"], "b"), (["c"], "c"), (["c"], None)]
+    check_equal(seen, expected, name="the slots and the prefill that each step was observed with")
+
+
+STOPS = st.lists(st.integers(0, 28), max_size=6)
+REQUESTS = st.lists(st.tuples(st.integers(0, 14), st.integers(0, 9), STOPS), max_size=8)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, database=None, report_multiple_bugs=False)
+@given(wanted=REQUESTS, max_slots=st.integers(1, 4), chunk_size=st.none() | st.integers(1, 6))
+def test_task_4_in_any_order_of_coming_and_going_each_is_as_if_alone(wanted, max_slots, chunk_size):
+    lab, limit = door.active(), 13
+    model = ReadingModel(lab, max_positions=limit)
+    requests = [
+        new_request(lab, prompt_of(length, seed=i), count, ends)
+        for i, (length, count, ends) in enumerate(wanted)
+    ]
+    outputs = generate(lab, model, requests, max_slots, chunk_size)
+    for request, output in zip(requests, outputs, strict=True):
+        length = len(request.prompt_ids)
+        name = f"the output of the request with a prompt of {length} on {limit} positions"
+        fits = 0 < length < limit
+        check_equal(request.error is None, fits, name=f"whether a prompt of {length} is accepted")
+        expected = alone(request.prompt_ids, request.max_tokens, request.end_ids, limit) if fits else []
+        check_equal(output, expected, name=name)
+    tokens = sum(stop - start for start, stop in model.chunks)
+    run = [r for r in requests if r.error is None and r.max_tokens > 0]
+    check_equal(tokens, sum(len(r.prompt_ids) for r in run), name="prompt tokens computed, each once")
+
+
+@pytest.mark.parametrize(("max_slots", "chunk_size"), [(1, 4), (3, 4), (5, None)])
+def test_task_4_a_real_transformer_gives_the_tokens_of_day_1(lab, max_slots, chunk_size):
+    model = tiny_model(lab)
+    requests = [
+        new_request(lab, prompt_of(n, seed=40 + n), count) for n, count in ((5, 9), (1, 3), (12, 14), (4, 6))
+    ]
+    expected = [list(lab.generate.generate(model, r.prompt_ids, r.max_tokens)) for r in requests]
+    rows = []
+
+    def hidden(*arguments):
+        states = model.hidden(*arguments)
+        rows.append(lab.numpy(states))
+        return states
+
+    watched = SimpleNamespace(
+        config=model.config,
+        embedding=model.embedding,
+        blocks=model.blocks,
+        hidden=hidden,
+        logits=model.logits,
+    )
+    outputs = generate(lab, watched, requests, max_slots, chunk_size)
+    assert all(np.isfinite(states).all() for states in rows), (
+        "NaN or infinity came out of the model: an idle slot?"
+    )
+    check_equal(outputs, expected, name="the outputs, against Day 2.1's generate")
