@@ -31,7 +31,7 @@ class OnlineSoftmax:
         return cls(torch.zeros_like(rows, dtype=torch.float32), column, column - math.inf)
 
     def fold(self, scores: Tensor, values: Tensor) -> None:
-        """Take in one tile of keys.
+        """Take in one tile of keys; the order of the tiles makes no difference.
 
         Args:
             scores: float32 [..., rows, keys]; −inf hides a key.
@@ -47,7 +47,10 @@ class OnlineSoftmax:
         self.peak = peak
 
     def result(self) -> Tensor:
-        """float32 [..., rows, D]: the attention over all keys taken in; zeros for a row that saw none."""
+        """float32 [..., rows, D]: the attention over all keys taken in so far; zeros for a row that saw none.
+
+        It may be asked for between two tiles: the state stays as it is.
+        """
         return self.out / torch.where(self.total == 0, 1.0, self.total)
 
 
@@ -63,7 +66,8 @@ def tile_mask(
         like: an array on the device where the result is wanted.
 
     Returns:
-        [..., queries, keys]: the piece of ``mask``, with −inf where the causal rule hides a key.
+        [..., queries, keys]: the piece of ``mask``, with −inf where the causal rule hides a key. ``mask`` itself
+        stays as it is.
     """
     piece = None if mask is None else mask[..., queries, keys]
     # Key k is hidden from query q if k > S − L + q; within the tile that is a triangle again.
@@ -87,8 +91,8 @@ def flash_attention(
 ) -> Tensor:
     """Grouped attention, tile by tile; equal to `scaled_dot_product_attention_grouped`.
 
-    No array is larger than the arguments, the result, or the scores of one tile. Key tiles that the causal rule hides
-    from all queries of a tile are not computed.
+    No array that it makes is larger than the query, the keys or the scores of one tile, even if a mask is given. Key
+    tiles that the causal rule hides from all queries of a tile are not computed.
 
     Args:
         query: [B, H, L, D].
@@ -99,7 +103,7 @@ def flash_attention(
         query_tile: queries at a time; key_tile: keys at a time. Both at least 1.
 
     Returns:
-        [B, H, L, D], in the dtype of ``query``. A query that may see no key yields zeros.
+        [B, H, L, D], computed in float32, in the dtype of ``query``. A query that may see no key yields zeros.
 
     Raises:
         ValueError: Hkv doesn't divide H.

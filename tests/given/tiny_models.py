@@ -124,10 +124,12 @@ def write_gguf(
     skip: str = "",
     extra: dict[str, np.ndarray] | None = None,
     settings: dict[str, Any] | None = None,
+    others: dict[str, GGMLQuantizationType] | None = None,
 ) -> Path:
     """Write a model as llama.cpp's converter would, its matrices stored as `kind`.
 
-    `skip` names a tensor to leave out; `extra` and `settings` add tensors and metadata.
+    `others` gives another kind to matrices whose names have a word in them. `skip` names a tensor to leave out;
+    `extra` and `settings` add tensors and metadata.
     """
     config = model.config
     family = config.model_type
@@ -158,7 +160,8 @@ def write_gguf(
             values = permute_for_llama_cpp(values, config.num_attention_heads)
         if family == "llama" and "k_proj" in name:
             values = permute_for_llama_cpp(values, config.num_key_value_heads)
-        stored = kind if values.ndim == 2 else GGMLQuantizationType.F32
+        special = [other for word, other in (others or {}).items() if word in ours]
+        stored = (*special, kind)[0] if values.ndim == 2 else GGMLQuantizationType.F32
         writer.add_tensor(ours, gguf.quantize(values, stored), raw_dtype=stored)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

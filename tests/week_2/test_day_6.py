@@ -287,9 +287,16 @@ def test_task_2_slots_that_are_taken_idle_or_not_there_are_refused(lab):
     new = lab.kv_cache.FullKvCache()
     check_raises(ValueError, lambda: rows.cache.add(1, new), name="adding to a taken slot", match="1")
     check_raises(ValueError, lambda: rows.cache.remove(0), name="removing from an idle slot", match="0")
-    for slot in (-1, 3):
-        check_raises(ValueError, lambda s=slot: rows.cache.add(s, new), name=f"adding to slot {slot} of 3")
-        check_raises(ValueError, lambda s=slot: rows.cache.remove(s), name=f"removing from slot {slot} of 3")
+    rows.check_update(1)  # nothing has changed
+
+
+@pytest.mark.parametrize("slot", [-1, 3])
+def test_task_2_there_is_no_slot_outside_0_to_the_number_of_slots(lab, slot):
+    rows = Rows(lab, 3)
+    rows.add(2, 2)
+    new = lab.kv_cache.FullKvCache()
+    check_raises(ValueError, lambda: rows.cache.add(slot, new), name=f"adding to slot {slot} of 3")
+    check_raises(ValueError, lambda: rows.cache.remove(slot), name=f"removing from slot {slot} of 3")
     rows.check_update(1)  # nothing has changed
 
 

@@ -188,12 +188,12 @@ class KernelMatmul:
     def _by_kernel(self, rows: Tensor) -> Tensor:
         """[rows, in] → [rows, blocks · 64]."""
         packed = self.packed
-        out = torch.empty(len(rows), len(packed.nibbles) * BLOCK)
+        x, out = as_numpy(rows), np.empty((len(rows), len(packed.nibbles) * BLOCK), np.float32)
         if len(rows) == 1:
-            multiply_row(as_numpy(rows[0]), packed.nibbles, packed.scales, packed.minima, out[0].numpy())
+            multiply_row(x[0], packed.nibbles, packed.scales, packed.minima, out[0])
         else:
-            multiply_rows(as_numpy(rows), packed.nibbles, packed.scales, packed.minima, out.numpy())
-        return out
+            multiply_rows(x, packed.nibbles, packed.scales, packed.minima, out)
+        return torch.from_numpy(out)
 
     def _by_blas(self, rows: Tensor) -> Tensor:
         """[rows, in] → [rows, blocks · 64]."""

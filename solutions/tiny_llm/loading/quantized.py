@@ -18,7 +18,7 @@ from tiny_llm.quantize import QuantizedTensor
 GROUP_SIZE = 32
 _SCALE_BYTES = 2
 _NIBBLE_BYTES = GROUP_SIZE // 2
-_WITH_MINIMUM = 2 * _SCALE_BYTES + _NIBBLE_BYTES
+_Q4_1_BYTES = 2 * _SCALE_BYTES + _NIBBLE_BYTES
 
 
 def is_quantised(name: str, shape: tuple[int, ...]) -> bool:
@@ -33,10 +33,8 @@ def from_gguf_blocks(stored: np.ndarray) -> QuantizedTensor:
         stored: uint8 [out, in/32, 20] for Q4_1 or [out, in/32, 18] for Q4_0.
     """
     scales = _halves(stored[..., :_SCALE_BYTES])
-    if stored.shape[-1] == _WITH_MINIMUM:
-        minima = _halves(stored[..., _SCALE_BYTES : 2 * _SCALE_BYTES])
-    else:
-        minima = -8 * scales
+    with_minima = stored.shape[-1] == _Q4_1_BYTES
+    minima = _halves(stored[..., _SCALE_BYTES : 2 * _SCALE_BYTES]) if with_minima else -8 * scales
     nibbles = torch.from_numpy(stored[..., -_NIBBLE_BYTES:].copy())
     return QuantizedTensor(nibbles, scales, minima)
 

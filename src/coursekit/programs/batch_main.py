@@ -25,6 +25,8 @@ def batch_main(
     model: options.ModelOption = "smollm2-135m",
     dtype: options.DtypeOption = options.Dtype.FLOAT32,
     device: options.DeviceOption = options.Device.CPU,
+    bits: options.BitsOption = None,
+    matmul: options.MatmulOption = options.Matmul.AUTO,
     slots: Annotated[
         int, typer.Option(min=1, max=64, help="How many requests are decoded together at most.")
     ] = 5,
@@ -48,7 +50,7 @@ def batch_main(
     }
     with running(impl):
         make_sampler(**params)  # refuse bad values before the model is loaded
-        engine = load(model, dtype, device, Console(stderr=True))
+        engine = load(model, dtype, device, Console(stderr=True), bits, matmul)
         answer_all(engine, Limits(max_tokens, slots, chunk), params)
 
 
@@ -69,9 +71,7 @@ def answer_all(engine: Engine, limits: Limits, params: dict[str, Any]) -> None:
                 raise
 
 
-def _answer(
-    engine: Engine, form: Form, limits: Limits, params: dict[str, Any], missing: Stub | None
-) -> None:
+def _answer(engine: Engine, form: Form, limits: Limits, params: dict[str, Any], missing: Stub | None) -> None:
     """Answer in one way, then print what there is, also after Ctrl-C."""
     console, progress = Console(highlight=False), Console(stderr=True, highlight=False)
     answers = prepare(engine, form.prompts, **params)
@@ -119,7 +119,7 @@ def _table(answers: Sequence[Answer], copied: int | None) -> Table:
     table.add_row("time to first token, worst", f"{speed.worst_first:.2f} s")
     table.add_row("worst gap between two tokens", f"{speed.worst_gap:.2f} s", "of one request")
     if copied is not None:
-        table.add_row("copied to rebuild the dense batch", f"{copied / 2**20:,.0f} MiB")
+        table.add_row("copied to rebuild the dense batch", f"{copied / 2**30:.1f} GiB")
     return table
 
 

@@ -27,6 +27,7 @@ Generate = Callable[..., Iterator[int]]
 """Called with the model, prompt_ids, max_tokens, end_ids and sample; gives the new tokens one by one."""
 
 FILTERS_OFF = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
+WARM_UP_ROWS = (1, 2, 64)
 
 
 @dataclass
@@ -86,15 +87,28 @@ def running(impl: Impl, ways_around: WaysAround | None = None) -> Iterator[Cours
         raise CourseError(str(error)) from None
 
 
-def load(source: str, dtype: str, device: str, console: Console) -> Engine:
-    """Load weights and tokenizer, with a spinner while it lasts."""
+def load(
+    source: str, dtype: str, device: str, console: Console, bits: int | None = None, matmul: str = "auto"
+) -> Engine:
+    """Load weights and tokenizer, with a spinner while it lasts; ``bits`` and ``matmul`` as in ``load_weights``."""
     from tiny_llm.model import Transformer
     from tiny_llm.tokenizer import load_tokenizer
     from tiny_llm.weights import load_weights
 
-    with console.status(f"loading {source} in {dtype} on {device} …"):
-        weights = load_weights(source, dtype=dtype, device=device)
-        return Engine(Transformer(weights.config, weights), load_tokenizer(source))
+    with console.status(f"loading {source} in {dtype} on {device} …") as status:
+        weights = load_weights(source, dtype=dtype, device=device, bits=bits, matmul=str(matmul))
+        engine = Engine(Transformer(weights.config, weights), load_tokenizer(source))
+        if bits is not None:
+            status.update("compiling the kernels (kept for the next time) …")
+            _warm_up(engine.model)
+        return engine
+
+
+def _warm_up(model: Transformer) -> None:
+    """Multiply one, a few and many rows by a quantised matrix: each may be a kernel of its own."""
+    down, width = model.blocks[0].mlp.down, model.config.feed_forward_size
+    for rows in WARM_UP_ROWS:
+        down(model.embedding.weight.new_zeros(rows, width))
 
 
 def make_sampler(**params: Any) -> Sample:

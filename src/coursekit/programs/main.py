@@ -20,10 +20,12 @@ from coursekit.programs.engine import (
     running,
 )
 from coursekit.programs.implementation import WayAround
+from coursekit.programs.memory import held_bytes
 from coursekit.running.import_path import Impl
 
 WAYS_AROUND = {
     (2, 1): WayAround("--cache none", needs=(1, 6)),
+    (2, 3): WayAround("--matmul plain", needs=(2, 2)),
     (2, 4): WayAround("--cache full", needs=(2, 1)),
     (2, 5): WayAround("--cache full", needs=(2, 1)),
 }
@@ -39,6 +41,8 @@ def main(
     dtype: options.DtypeOption = options.Dtype.FLOAT32,
     device: options.DeviceOption = options.Device.CPU,
     cache: options.CacheOption = options.Cache.FULL,
+    bits: options.BitsOption = None,
+    matmul: options.MatmulOption = options.Matmul.AUTO,
     max_tokens: options.MaxTokensOption = 128,
     temperature: options.TemperatureOption = 0.0,
     top_k: options.TopKOption = 0,
@@ -51,7 +55,7 @@ def main(
     with running(impl, WAYS_AROUND):
         sample = make_sampler(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, seed=seed)
         generate = make_generate(cache, dtype, device)
-        engine = load(model, dtype, device, console)
+        engine = load(model, dtype, device, console, bits, matmul)
         ids = prompt_ids(engine, prompt, raw)
         check_prompt(engine, ids)
         timing = Timing()
@@ -59,7 +63,7 @@ def main(
             _stream(generate(engine.model, ids, max_tokens, engine.tokenizer.end_ids, sample), engine, timing)
         finally:
             if timing.arrivals:
-                console.print(f"\n[dim]{_summary(len(ids), timing)}[/dim]")
+                console.print(f"\n[dim]{_summary(len(ids), timing)} · {_size(engine)}[/dim]")
 
 
 def _stream(tokens: Iterator[int], engine: Engine, timing: Timing) -> None:
@@ -79,3 +83,7 @@ def _summary(prompt_tokens: int, timing: Timing) -> str:
         f"{prompt_tokens} prompt + {len(timing.arrivals)} output tokens · "
         f"first after {timing.first_token:.2f} s · {timing.tokens_per_second:.1f} tokens/s"
     )
+
+
+def _size(engine: Engine) -> str:
+    return f"model {held_bytes(engine.model) / 1e6:.0f} MB"

@@ -28,6 +28,13 @@ class Cache(StrEnum):
     FUSED = "fused"
 
 
+class Matmul(StrEnum):
+    AUTO = "auto"
+    PLAIN = "plain"
+    KERNEL = "kernel"
+    TORCH = "torch"
+
+
 ImplOption = Annotated[Impl, typer.Option(help="Whose code runs: yours, or the reference.")]
 ModelOption = Annotated[
     str,
@@ -42,6 +49,19 @@ CacheOption = Annotated[
     typer.Option(
         help="What is kept of the past: none (all of it recomputed for every token, Day 1.6), full (Day 2.1), or "
         "fused (the same with Day 2.5's attention, on the CPU)."
+    ),
+]
+BitsOption = Annotated[
+    int | None,
+    typer.Option(
+        help="4 keeps the weights of the blocks in 4 bits (Day 2.2); left out, they are in --dtype."
+    ),
+]
+MatmulOption = Annotated[
+    Matmul,
+    typer.Option(
+        help="With --bits 4, how to multiply: plain (dequantise each time, Day 2.2), kernel (Day 2.3), torch "
+        "(its own kernel, in bfloat16), or auto: the best for --dtype and --device."
     ),
 ]
 MaxTokensOption = Annotated[int, typer.Option(min=1, help="How many tokens to generate at most, per prompt.")]

@@ -5,24 +5,26 @@ from coursekit.programs.passages import BREAD, CANAL_LOCK, ISLAND_LETTER, LIBRAR
 PROMPTS = (
     "What is the capital of France?",
     f"Summarise this letter in two sentences.\n\n{ISLAND_LETTER}",
-    "Name three things that float on water.",
-    "Why is the sky blue? Answer in one sentence.",
+    "What is the opposite of hot?",
+    "What is a neural network? Answer in one sentence.",
     f"What must I do after the dough has doubled? Here is the recipe.\n\n{BREAD}",
     "Write one sentence about the sea.",
-    "My train leaves at 14:25 and the way to the station takes 20 minutes on foot. I want to be there ten minutes "
-    "before it leaves. When should I set off?",
-    f"Which plans were decided on, and which was put off?\n\n{WATER_REPORT}",
-    "Hello!",
+    "Correct the mistakes in this sentence: Yesterday we goes to the market and buyed three apple and a "
+    "loafs of bread.",
+    f"Summarise this text in one sentence.\n\n{WATER_REPORT}",
+    "Hello! Who are you?",
     "Give me a short recipe for pancakes.",
-    f"Explain in your own words how a boat goes up.\n\n{CANAL_LOCK}",
-    "Rewrite this politely: You sent me the wrong shoes, they are two sizes too small, I have waited three weeks for "
-    "them, and nobody answers your telephone. Send the right ones, or give me my money back.",
+    f"What is a canal lock?\n\n{CANAL_LOCK}",
+    "I moved into a new flat last week. It has two rooms, a kitchen and a small balcony that gets the "
+    "sun in the morning, and the wind all day long. I have never grown anything. Which plants would "
+    "grow well on it?",
     "What does a compiler do?",
     f"When is the library open on Fridays, and how long may I keep a book?\n\n{LIBRARY_NOTICE}",
     "List the planets of the solar system, from the Sun outwards.",
-    "I have a cat, two goldfish and a very small garden with one apple tree. I am away for ten days in July, when it is "
-    "hot, and my neighbour has offered to help. Write her a short list of what she has to do each day, and what only "
-    "once or twice in that time.",
+    "I have flour, eggs, milk, butter, sugar, cinnamon, a jar of honey, half a lemon, and two apples "
+    "that are no longer quite fresh. My oven works; my mixer is broken. Four people come to tea in less "
+    "than an hour, and one of them eats no butter. What could I bake or fry for them, and in which "
+    "order should I begin?",
 )
 """At least one is longer than two chunks of 128 tokens, and at least one shorter than any."""
 

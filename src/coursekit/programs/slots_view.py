@@ -85,7 +85,9 @@ class SlotsView:
         done = answer in self._done
         state = Text("done", "green") if done else Text("decoding", "cyan")
         bar = ProgressBar(
-            total=self._max_tokens, completed=self._max_tokens if done else len(answer.output), width=BAR_WIDTH
+            total=self._max_tokens,
+            completed=self._max_tokens if done else len(answer.output),
+            width=BAR_WIDTH,
         )
         table.add_row(name, _title(answer), state, bar, Text(f"{len(answer.output)} tokens"))
 

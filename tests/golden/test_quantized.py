@@ -1,0 +1,31 @@
+"""The model with its blocks in 4 bits gives the golden tokens: the numbers are the same, only stored in less."""
+
+from __future__ import annotations
+
+import pytest
+from rich.console import Console
+
+from coursekit.paths import Course
+from coursekit.programs.engine import Engine, load
+from coursekit.programs.golden import find_parting, load_golden
+from coursekit.programs.memory import held_bytes
+from coursekit.programs.smoke import MODEL
+from tiny_llm.generate import generate
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    return load(MODEL, "float32", "cpu", Console(stderr=True), bits=4, matmul="kernel")
+
+
+@pytest.mark.timeout(600)
+def test_4_bit_weights_and_their_kernel_give_the_golden_tokens(engine: Engine) -> None:
+    for golden in load_golden(Course.find(), MODEL):
+        parting = find_parting(
+            golden, lambda ids, count: list(generate(engine.model, ids, count, engine.tokenizer.end_ids))
+        )
+        assert parting is None, f"{golden.prompt!r}: {parting}"
+
+
+def test_the_model_takes_less_than_half_of_its_memory_in_float32(engine: Engine) -> None:
+    assert held_bytes(engine.model) < 250e6

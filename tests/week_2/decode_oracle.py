@@ -1,0 +1,91 @@
+"""Float64 oracles for Day 2.5: tiles, the online softmax of one query, and a past that is cut into parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .flash_oracle import HIDDEN, as_float32, causal
+from .packed import rounded_to_bfloat16
+
+TILE = 64
+DTYPES = ("float32", "bfloat16")
+NAN = float("nan")
+
+
+def random_numbers(seed: int, *shape: int, dtype: str = "float32") -> np.ndarray:
+    """Numbers of both signs that `dtype` holds exactly, in float64."""
+    x = np.random.default_rng([seed, *shape]).normal(size=shape)
+    return rounded_to_bfloat16(x) if dtype == "bfloat16" else as_float32(x)
+
+
+def stored(x: np.ndarray, dtype: str) -> np.ndarray:
+    """Numbers as a kernel is given them: float32, or the int16 bits of bfloat16."""
+    x = np.ascontiguousarray(x, np.float32)
+    return x if dtype == "float32" else (x.view(np.uint32) >> 16).astype(np.uint16).view(np.int16)
+
+
+def with_nan_behind(x: np.ndarray, dtype: str, axis: int = 0, room: int = 5) -> np.ndarray:
+    """`x` as a kernel is given it, in storage that goes on with NaN along `axis`."""
+    shape = [room if n == axis else size for n, size in enumerate(x.shape)]
+    return stored(np.concatenate([x, np.full(shape, NAN)], axis=axis), dtype)
+
+
+def folded(
+    scores: np.ndarray, seen: int, peak: float, total: float, out: np.ndarray
+) -> tuple[np.ndarray, float, float, np.ndarray]:
+    """The weights, the peak, the total and `out` after one tile of one query."""
+    highest = max(peak, scores[:seen].max())
+    weights = np.where(np.arange(len(scores)) < seen, np.exp(scores - highest), 0.0)
+    keep = np.exp(peak - highest)
+    return weights, highest, total * keep + weights.sum(), out * keep
+
+
+@dataclass
+class Past:
+    """Queries, keys and values for the last L of S tokens; the G query heads of each group are apart."""
+
+    query: np.ndarray  # [B, Hkv, G, L, D]
+    key: np.ndarray  # [B, Hkv, S, D]
+    value: np.ndarray
+    scale: float
+
+    @classmethod
+    def random(
+        cls, seed: int, L: int, S: int, dtype: str = "float32", B: int = 2, Hkv: int = 2, G: int = 3, D: int = 8
+    ) -> Past:
+        query = random_numbers(seed, B, Hkv, G, L, D)
+        key, value = (random_numbers(seed + n, B, Hkv, S, D, dtype=dtype) for n in (1, 2))
+        return cls(query, key, value, 0.4)
+
+    def parts(self, count: int, mask: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """What `attend_parts` must write: out [B, Hkv, parts, Q, D], peaks and totals [B, Hkv, parts, Q]."""
+        (B, Hkv, G, L, D), S = self.query.shape, self.key.shape[2]
+        mask = causal(L, S) if mask is None else mask
+        scores = np.einsum("bhgld,bhsd->bhgls", self.query, self.key) * self.scale + mask
+        edges = [part * S // count for part in range(count + 1)]
+        out, peaks = np.zeros((B, Hkv, count, G * L, D)), np.full((B, Hkv, count, G * L), HIDDEN)
+        totals = np.zeros_like(peaks)
+        for part, (first, last) in enumerate(zip(edges, edges[1:], strict=False)):
+            some = scores[..., first:last].reshape(B, Hkv, G * L, -1)
+            peak = some.max(axis=-1)
+            weights = np.exp(some - np.where(peak == HIDDEN, 0.0, peak)[..., None])
+            out[:, :, part] = weights @ self.value[:, :, first:last]
+            peaks[:, :, part], totals[:, :, part] = peak, weights.sum(axis=-1)
+        return out, peaks, totals
+
+    def heads(self) -> np.ndarray:
+        """The queries as attention takes them: [B, H, L, D]."""
+        B, Hkv, G, L, D = self.query.shape
+        return self.query.reshape(B, Hkv * G, L, D)
+
+
+def top_left(L: int, S: int) -> np.ndarray:
+    """The causal mask at the wrong corner: query i sees keys up to i."""
+    return causal(L, S, shift=L - S)
+
+
+def by_query(Q: int, L: int, S: int) -> np.ndarray:
+    """[Q, S]: what the queries see if neighbours in the row of queries are taken for heads of one token."""
+    return np.where(np.arange(S) > S - L + (np.arange(Q) // (Q // L))[:, None], HIDDEN, 0.0)
