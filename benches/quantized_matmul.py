@@ -9,6 +9,7 @@ take turns too, and the table has medians: what else goes on in the machine then
 from __future__ import annotations
 
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -20,7 +21,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from coursekit.errors import CourseError
 from coursekit.paths import Course
+from coursekit.programs.implementation import explain_stubs
+from coursekit.programs.options import ImplOption
 from coursekit.running.import_path import Impl, choose_implementation
 
 prange = numba.prange
@@ -164,25 +168,36 @@ def microseconds(ways: dict[str, Way], layers: int, repeats: int) -> dict[str, l
 
 
 def main(
-    impl: Annotated[Impl, typer.Option(help="Whose code runs: yours, or the reference.")] = Impl.LEARNER,
+    impl: ImplOption = Impl.LEARNER,
     inputs: Annotated[int, typer.Option(min=GROUP, help="Columns of a matrix, a multiple of 32.")] = 576,
     outputs: Annotated[int, typer.Option(min=16, help="Rows of a matrix, a multiple of 16.")] = 1536,
     rows: Annotated[
-        str, typer.Option(help="How many rows to multiply at once: numbers with commas.")
-    ] = "1,5,8,9,32",
+        list[int] | None,
+        typer.Option(min=1, help="How many rows to multiply at once; may be given several times."),
+    ] = None,
     layers: Annotated[int, typer.Option(min=1, help="How many matrices take turns.")] = 30,
-    repeats: Annotated[int, typer.Option(min=1, help="How often each way is timed.")] = 15,
+    repeats: Annotated[int, typer.Option(min=1, help="Rounds; the median of them is shown.")] = 15,
 ) -> None:
     """Time the ways to multiply by a matrix, in microseconds a multiplication."""
-    choose_implementation(Course.find(), impl)
-    if inputs % GROUP or outputs % 16:
-        raise typer.BadParameter("--inputs must be a multiple of 32, --outputs one of 16")
+    course = Course.find()
+    choose_implementation(course, impl)
+    try:
+        if inputs % GROUP or outputs % 16:
+            raise CourseError("--inputs must be a multiple of 32, and --outputs of 16")
+        with explain_stubs(course), torch.inference_mode():
+            _show(inputs, outputs, rows or [1, 5, 8, 9, 32], layers, repeats)
+    except CourseError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise typer.Exit(2) from None
+
+
+def _show(inputs: int, outputs: int, rows: list[int], layers: int, repeats: int) -> None:
     torch.manual_seed(0)
     matrices = [torch.randn(outputs, inputs) / inputs**0.5 for _ in range(layers)]
     console = Console(highlight=False)
     threads = f"{torch.get_num_threads()} threads for torch, {numba.get_num_threads()} for Numba"
     console.print(f"{inputs} → {outputs}, {layers} matrices in turn, median of {repeats}; {threads}\n")
-    for count in (int(number) for number in rows.split(",")):
+    for count in rows:
         times = microseconds(ways_for(count, matrices), layers, repeats)
         table = Table(box=None, pad_edge=False)
         table.add_column(f"{count} row{'s' * (count > 1)}", min_width=32)
@@ -196,4 +211,6 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command()(main)
+    app()

@@ -74,7 +74,8 @@ def _branch(ax: Axes, x: float, steps: tuple[tuple[str, str, str], ...], entry: 
 
 def _draw_parameters() -> None:
     """Multiplications for a prompt: each row that goes through a matrix costs as many as the matrix has numbers."""
-    sizes = {name: tensor.numel() for name, tensor in load_weights().tensors.items()}
+    weights = load_weights()
+    sizes = {name: weights.tensor(name).numel() for name in weights.tensors}
     parts = {
         "MLP": ("green", sum(n for name, n in sizes.items() if "gate_up" in name or "down" in name)),
         "attention": (

@@ -61,9 +61,11 @@ class Timeline:
     waits: list[tuple[int, int]] = field(default_factory=list)
 
     @property
-    def busy(self) -> float:
-        """The share of slots and steps in which a token was decoded."""
-        return len(self.decodes) / (SLOTS * self.steps)
+    def summary(self) -> str:
+        """How often the model ran, and the share of rows in its decodes that belonged to a request."""
+        decodes = len({step for _, step, _ in self.decodes})
+        rows = len(self.decodes) / (SLOTS * decodes)
+        return f"{self.steps} steps, {len(self.prefills)} chunks, {decodes} decodes with {rows:.0%} of the slots busy"
 
 
 def static() -> Timeline:
@@ -110,7 +112,7 @@ def draw() -> None:
     fig, axes = new_figure(height=4.1, rows=2, sharex=True)
     for ax, (name, line) in zip(axes, lines.items(), strict=True):
         _timeline(ax, line)
-        ax.set_title(f"{name}: {line.steps} steps, {line.busy:.0%} of the slots busy")
+        ax.set_title(f"{name}: {line.summary}")
         ax.set_xlim(0, max(line.steps for line in lines.values()))
     axes[1].set_xlabel("step")
     fig.legend(handles=_legend(), loc="outside lower center", ncols=4, handlelength=1.4, columnspacing=1.6)
@@ -153,6 +155,9 @@ def _letters(ax: Axes, lane: int, cells: Sequence[tuple[int, int]]) -> None:
     """The letter of a request in the middle of its stretch of cells."""
     for request in sorted({r for _, r in cells}):
         steps = [step for step, r in cells if r == request]
+        ax.plot(
+            [min(steps)] * 2, [lane, lane + 1], color=COLOURS["ink"], linewidth=1.4, solid_capstyle="butt"
+        )
         ax.text(
             (min(steps) + max(steps) + 1) / 2,
             lane + 0.5,
@@ -161,7 +166,7 @@ def _letters(ax: Axes, lane: int, cells: Sequence[tuple[int, int]]) -> None:
             va="center",
             size=8.5,
             weight="bold",
-            bbox={"boxstyle": "round,pad=0.12", "facecolor": COLOURS["paper"], "edgecolor": "none"},
+            bbox={"boxstyle": "round,pad=0.06", "facecolor": COLOURS["paper"], "edgecolor": "none"},
         )
 
 

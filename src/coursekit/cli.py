@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "main": ("coursekit.programs.main:main", "answer one prompt with the model"),
     "batch-main": ("coursekit.programs.batch_main:batch_main", "answer a fixed set of prompts"),
     "smoke": ("coursekit.programs.smoke:smoke", "run the engine's stages and compare their tokens and speed"),
+    "bench": ("coursekit.benches:bench", "measure what each step of Week 2 gains"),
     "doctor": ("coursekit.programs.doctor:doctor", "say what this machine offers and what is missing"),
     "book": ("coursekit.book:book", "serve the book, or build it"),
     "starter": ("coursekit.starter:starter", "generate the starter from the reference, or check it"),

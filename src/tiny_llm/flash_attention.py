@@ -59,8 +59,8 @@ def tile_mask(
         like: an array on the device where the result is wanted.
 
     Returns:
-        [..., queries, keys]: the piece of ``mask``, with −inf where the causal rule hides a key. ``mask`` itself stays
-        as it is.
+        [..., queries, keys]: the piece of ``mask``, with −inf where the causal rule hides a key. ``mask`` itself
+        stays as it is.
     """
     raise NotImplementedError("Week 2 Day 4 Task 2: The mask of a tile")
 

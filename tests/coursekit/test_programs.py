@@ -1,7 +1,8 @@
-"""`pdm run main`, `batch-main`, `smoke` and `doctor` as their users meet them: in a process of their own."""
+"""`pdm run main`, `batch-main`, `smoke`, `bench` and `doctor` as their users meet them: in a process of their own."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -14,6 +15,7 @@ import pytest
 
 from coursekit.manifest import Manifest, load_manifest
 from coursekit.paths import ROOT_VARIABLE, Course
+from coursekit.programs.prompts import PROMPTS, SHORT
 from coursekit.starter import generate
 
 COMMAND = [sys.executable, "-m", "coursekit"]
@@ -78,8 +80,14 @@ def test_a_seed_draws_the_same_raw_continuation_twice() -> None:
     [
         (("main", "--impl", "solution", "--prompt", "x", "--top-p", "3"), "top_p is 3.0"),
         (("main", "--impl", "solution", "--prompt", "", "--raw"), "the prompt is empty"),
+        (("main", "--impl", "solution", "--prompt", "x", "--bits", "8"), "in 4 bits, not in 8"),
+        (("main", "--impl", "solution", "--prompt", "x", "--matmul", "kernel"), "ask for 4 bits too"),
         (("main", "--impl", "solution", "--prompt", "x", "--model", "no/such/model.gguf"), "no model at"),
         (("batch-main", "--impl", "solution", "--temperature", "-1"), "temperature is -1.0"),
+        (
+            ("bench", "--impl", "solution", "--only", "warp"),
+            "there is no ladder or row 'warp'; there are: one (",
+        ),
         (("smoke", "--stage", "warp"), "there is no stage 'warp'; there are: recompute, cached"),
         (
             ("main", "--impl", "solution", "--prompt", "x", "--cache", "fused", "--dtype", "float16"),
@@ -96,7 +104,7 @@ def test_wrong_input_is_one_line_and_exit_code_2(arguments: tuple[str, ...], mes
     assert done.stdout == ""
 
 
-@pytest.mark.parametrize("command", [("main", "--prompt", "x"), ("batch-main",), ("smoke",)])
+@pytest.mark.parametrize("command", [("main", "--prompt", "x"), ("batch-main",), ("smoke",), ("bench",)])
 def test_on_unwritten_code_the_programs_say_which_day_comes_first(
     untouched: Path, command: tuple[str, ...]
 ) -> None:
@@ -157,6 +165,75 @@ def test_ctrl_c_stops_main_with_the_speeds_so_far() -> None:
     assert process.returncode == 130
     assert SPEEDS.search(errors)
     assert "Traceback" not in errors
+
+
+def test_batch_main_answers_all_prompts_in_order_and_ends_with_the_times() -> None:
+    done = run("batch-main", "--impl", "solution", "--max-tokens", "9", "--slots", "3", "--chunk", "200")
+    assert done.returncode == 0, done.stderr
+    places = [
+        done.stdout.index(f"{number}. {line.partition(chr(10))[0]}") for number, line in enumerate(PROMPTS, 1)
+    ]
+    assert places == sorted(places)
+    assert "1. What is the capital of France?\nThe capital of France is Paris." in done.stdout
+    assert re.search(rf"^requests +{len(PROMPTS)}", done.stdout, re.MULTILINE)
+    for name in (
+        "output tokens per second",
+        "first token, mean",
+        "first token, worst",
+        "worst gap",
+        "copied",
+    ):
+        assert re.search(rf"{name}.* \d[\d,.]*", done.stdout), name
+    assert f"{len(PROMPTS)} of {len(PROMPTS)} answered" in done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("option", ["--slots", "--chunk", "--max-tokens"])
+def test_batch_main_refuses_a_bound_of_zero(option: str) -> None:
+    done = run("batch-main", option, "0")
+    assert done.returncode == 2
+    assert option in done.stderr
+
+
+def test_batch_main_before_week_2_answers_the_short_prompts_and_names_the_next_day(
+    after_week_1: Path,
+) -> None:
+    done = run("batch-main", "--max-tokens", "2", **{ROOT_VARIABLE: str(after_week_1)})
+    assert done.returncode == 0, done.stderr
+    assert re.search(rf"^requests +{len(SHORT)}", done.stdout, re.MULTILINE)
+    assert "everything recomputed for each token" in done.stdout
+    assert "pdm run test --week 2 --day 1" in done.stdout
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT to send to another process")
+def test_ctrl_c_stops_batch_main_with_the_answers_so_far() -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "batch-main", "--impl", "solution", "--max-tokens", "500"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+    )
+    assert process.stderr is not None
+    assert "1 of 16 answered" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "The capital of France is Paris." in output
+    assert re.search(r"output tokens per second +[\d.]+", output)
+    assert "Traceback" not in errors
+
+
+def test_bench_prints_a_ladder_and_keeps_it(tmp_path: Path) -> None:
+    out = tmp_path / "new folder" / "mine.json"
+    done = run("bench", "--impl", "solution", "--quick", "--only", "batch-1", "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^one +[\d.]+ +1.00 +0%", done.stdout, re.MULTILINE)
+    kept = json.loads(out.read_text(encoding="utf-8"))
+    assert kept["finished"]
+    assert [row["name"] for ladder in kept["ladders"] for row in ladder["rows"]] == ["batch-1"]
+    assert out.with_suffix(".svg").read_text(encoding="utf-8").startswith("<?xml")
+    assert "\x1b" not in done.stdout + done.stderr
 
 
 def test_the_doctor_lists_what_it_looked_for() -> None:

@@ -26,7 +26,7 @@ def same(one: Weights, other: Weights) -> bool:
     return (
         one.config == other.config
         and one.tensors.keys() == other.tensors.keys()
-        and all(torch.equal(tensor, other.tensors[name]) for name, tensor in one.tensors.items())
+        and all(torch.equal(one.tensor(name), other.tensor(name)) for name in one.tensors)
     )
 
 
@@ -168,7 +168,8 @@ def test_cached_tensors_start_where_the_processor_reads_them_fastest(tmp_path: P
     # In this model the tensors' sizes are multiples of a cache line, as in real ones.
     source = write_gguf(tmp_path / "blocks.gguf", random_model(BLOCKS))
     load_weights(source)
-    assert {tensor.data_ptr() % 64 for tensor in load_weights(source).tensors.values()} == {0}
+    weights = load_weights(source)
+    assert {weights.tensor(name).data_ptr() % 64 for name in weights.tensors} == {0}
 
 
 def test_a_cache_folder_that_cannot_be_written_costs_one_warning_and_nothing_else(

@@ -128,9 +128,10 @@ def test_half_precision_weights_are_the_float32_ones_rounded(source: str, dtype:
         path = write_gguf(tmp_path / "model.gguf", model)
     full, half = load_weights(path), load_weights(path, dtype)
     assert full.tensors.keys() == half.tensors.keys()
-    for name, tensor in half.tensors.items():
+    for name in half.tensors:
+        tensor = half.tensor(name)
         assert tensor.dtype == getattr(torch, dtype)
-        assert torch.equal(tensor, full.tensors[name].to(tensor.dtype)), name
+        assert torch.equal(tensor, full.tensor(name).to(tensor.dtype)), name
 
 
 def test_a_folder_stored_in_bfloat16_loads_as_float32(tmp_path: Path) -> None:

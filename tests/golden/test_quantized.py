@@ -7,10 +7,10 @@ from rich.console import Console
 
 from coursekit.paths import Course
 from coursekit.programs.engine import Engine, load
-from coursekit.programs.golden import find_parting, load_golden
+from coursekit.programs.golden import load_golden
 from coursekit.programs.memory import held_bytes
-from coursekit.programs.smoke import MODEL
-from tiny_llm.generate import generate
+from coursekit.programs.smoke import MODEL, run_stage
+from coursekit.programs.stages import find_stages
 
 
 @pytest.fixture(scope="module")
@@ -19,12 +19,12 @@ def engine() -> Engine:
 
 
 @pytest.mark.timeout(600)
-def test_4_bit_weights_and_their_kernel_give_the_golden_tokens(engine: Engine) -> None:
-    for golden in load_golden(Course.find(), MODEL):
-        parting = find_parting(
-            golden, lambda ids, count: list(generate(engine.model, ids, count, engine.tokenizer.end_ids))
-        )
-        assert parting is None, f"{golden.prompt!r}: {parting}"
+@pytest.mark.parametrize("name", ["cached", "batched"])
+def test_4_bit_weights_and_their_kernel_give_the_golden_tokens(engine: Engine, name: str) -> None:
+    golden = load_golden(Course.find(), MODEL)
+    run = run_stage(engine, find_stages(name)[0], golden)
+    assert run.partings == []
+    assert run.tokens == sum(len(prompt.token_ids) for prompt in golden)
 
 
 def test_the_model_takes_less_than_half_of_its_memory_in_float32(engine: Engine) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -32,13 +33,17 @@ def with_nan_behind(x: np.ndarray, dtype: str, axis: int = 0, room: int = 5) -> 
     return stored(np.concatenate([x, np.full(shape, NAN)], axis=axis), dtype)
 
 
+def filled_up(weights: np.ndarray) -> np.ndarray:
+    """The weights of the keys that are seen, with zeros up to a whole tile."""
+    return np.concatenate([weights, np.zeros(TILE - len(weights))])
+
+
 def folded(
-    scores: np.ndarray, seen: int, peak: float, total: float, out: np.ndarray
+    scores: np.ndarray, peak: float, total: float, out: np.ndarray
 ) -> tuple[np.ndarray, float, float, np.ndarray]:
-    """The weights, the peak, the total and `out` after one tile of one query."""
-    highest = max(peak, scores[:seen].max())
-    weights = np.where(np.arange(len(scores)) < seen, np.exp(scores - highest), 0.0)
-    keep = np.exp(peak - highest)
+    """The weights, the peak, the total and `out` after one tile of one query; `scores` of what it sees."""
+    highest = max(peak, scores.max())
+    weights, keep = np.exp(scores - highest), np.exp(peak - highest)
     return weights, highest, total * keep + weights.sum(), out * keep
 
 
@@ -53,21 +58,33 @@ class Past:
 
     @classmethod
     def random(
-        cls, seed: int, L: int, S: int, dtype: str = "float32", B: int = 2, Hkv: int = 2, G: int = 3, D: int = 8
+        cls,
+        seed: int,
+        L: int,
+        S: int,
+        dtype: str = "float32",
+        B: int = 2,
+        Hkv: int = 2,
+        G: int = 3,
+        D: int = 8,
     ) -> Past:
         query = random_numbers(seed, B, Hkv, G, L, D)
         key, value = (random_numbers(seed + n, B, Hkv, S, D, dtype=dtype) for n in (1, 2))
         return cls(query, key, value, 0.4)
 
     def parts(self, count: int, mask: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """What `attend_parts` must write: out [B, Hkv, parts, Q, D], peaks and totals [B, Hkv, parts, Q]."""
+        """What `attend_parts` must write: out [B, Hkv, parts, Q, D], peaks and totals [B, Hkv, parts, Q].
+
+        Args:
+            mask: [L, S] or [G, L, S]; the causal one when None.
+        """
         (B, Hkv, G, L, D), S = self.query.shape, self.key.shape[2]
         mask = causal(L, S) if mask is None else mask
         scores = np.einsum("bhgld,bhsd->bhgls", self.query, self.key) * self.scale + mask
         edges = [part * S // count for part in range(count + 1)]
         out, peaks = np.zeros((B, Hkv, count, G * L, D)), np.full((B, Hkv, count, G * L), HIDDEN)
         totals = np.zeros_like(peaks)
-        for part, (first, last) in enumerate(zip(edges, edges[1:], strict=False)):
+        for part, (first, last) in enumerate(pairwise(edges)):
             some = scores[..., first:last].reshape(B, Hkv, G * L, -1)
             peak = some.max(axis=-1)
             weights = np.exp(some - np.where(peak == HIDDEN, 0.0, peak)[..., None])
@@ -86,6 +103,7 @@ def top_left(L: int, S: int) -> np.ndarray:
     return causal(L, S, shift=L - S)
 
 
-def by_query(Q: int, L: int, S: int) -> np.ndarray:
-    """[Q, S]: what the queries see if neighbours in the row of queries are taken for heads of one token."""
-    return np.where(np.arange(S) > S - L + (np.arange(Q) // (Q // L))[:, None], HIDDEN, 0.0)
+def by_query(G: int, L: int, S: int) -> np.ndarray:
+    """[G, L, S]: what the queries see if neighbours among the G·L are taken for the heads of one token."""
+    place = (np.arange(G * L) // G).reshape(G, L, 1)
+    return np.where(np.arange(S) > S - L + place, HIDDEN, 0.0)

@@ -1,8 +1,7 @@
-"""For the tests of 4-bit weights: weights to quantise, Q4_1 blocks taken apart, what a layer holds on to."""
+"""For the tests of 4-bit weights: weights to quantise, and GGUF's Q4_1 blocks taken apart."""
 
 from __future__ import annotations
 
-import types
 from typing import Any
 
 import numpy as np
@@ -78,24 +77,3 @@ def as_quantized(lab: Any, nibbles: np.ndarray, scales: np.ndarray, minima: np.n
 def bits(values: np.ndarray) -> np.ndarray:
     """The bits of float32 numbers, as integers."""
     return np.ascontiguousarray(values, np.float32).view(np.int32)
-
-
-def kept_bytes(holder: object) -> int:
-    """Bytes of all the arrays that an object holds, directly or through objects, containers and closures."""
-    seen: set[int] = set()
-    waiting, total = [holder], 0
-    while waiting:
-        thing = waiting.pop()
-        if id(thing) in seen or isinstance(thing, (type, types.ModuleType, str, bytes, int, float)):
-            continue
-        seen.add(id(thing))
-        if hasattr(thing, "nbytes") and hasattr(thing, "dtype"):
-            total += thing.nbytes
-        elif isinstance(thing, dict):
-            waiting += thing.values()
-        elif isinstance(thing, (list, tuple, set)):
-            waiting += thing
-        else:
-            waiting += [cell.cell_contents for cell in getattr(thing, "__closure__", None) or ()]
-            waiting += [getattr(thing, "__self__", None), getattr(thing, "__dict__", None)]
-    return total

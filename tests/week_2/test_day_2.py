@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from coursekit.check import check, check_raises, check_shape, check_untouched
+from coursekit.programs.memory import held_bytes
 
 from .quantized import (
     CONSTANT,
     KINDS,
     as_quantized,
     bits,
-    kept_bytes,
     nearest_codes,
     q4_1_parts,
     random_bytes,
@@ -357,7 +357,7 @@ def test_task_3_no_float_copy_of_the_matrix_is_kept(lab):
     for _ in range(2):
         multiply(lab.array(np.ones((2, 192))))
     in_float32 = 128 * 192 * 4
-    kept = kept_bytes(multiply)
+    kept = held_bytes(multiply)
     assert kept < in_float32 / 4, (
         f"after two calls the layer holds {kept} bytes; its 4-bit matrix takes {quantised.nbytes}, a float32 copy "
         f"{in_float32}: dequantise for the call and keep nothing"

@@ -6,6 +6,8 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from coursekit.running.stubs import reached_stub
+
 Values = Mapping[str, float]
 """What one run measured, by name: `tokens_per_second`, `worst_gap`, …"""
 
@@ -15,9 +17,9 @@ class Case:
     """One row of a ladder: a way to run the engine on some requests."""
 
     name: str  # unique within the bench: "cached"
-    ladder: str  # the ladder that it is a row of: "one"
-    label: str  # what the row is called: "cached (Day 2.1)"
-    run: Callable[[int], Values]  # generate so many tokens a request, and say what was measured
+    ladder: str  # the name of the ladder that it is a row of
+    label: str  # what the row is called
+    run: Callable[[int], Values]  # generates so many tokens a request, and says what was measured
     tokens: int  # how many that is when it counts
 
 
@@ -28,20 +30,17 @@ class Samples:
     case: Case
     runs: list[Values] = field(default_factory=list)
 
-    def values(self, name: str) -> list[float]:
-        """One number a run."""
-        return [run[name] for run in self.runs]
-
     def median(self, name: str) -> float:
-        return statistics.median(self.values(name))
+        """The middle of one number over the runs, of which there is at least one."""
+        return statistics.median(run[name] for run in self.runs)
 
     def spread(self, name: str) -> float:
-        """How far apart the middle half of the runs lie, as a share of the median; 0 for a single run."""
-        return spread(self.values(name))
+        """How far apart the middle half of the runs lie, as a share of their median."""
+        return spread([run[name] for run in self.runs])
 
 
 def spread(values: Sequence[float]) -> float:
-    """The distance between the quartiles as a share of the median; 0 for fewer than two values or a median of 0."""
+    """The distance between the quartiles as a share of the median; 0 for a single value, or a median of 0."""
     middle = statistics.median(values)
     if len(values) < 2 or not middle:
         return 0.0
@@ -52,24 +51,52 @@ def spread(values: Sequence[float]) -> float:
 WARM_UP_TOKENS = 2
 
 
-def measure(cases: Sequence[Case], repeats: int, samples: list[Samples]) -> Iterator[str]:
+@dataclass
+class Record:
+    """What a bench has measured so far, and what it had to leave out."""
+
+    samples: list[Samples] = field(default_factory=list)
+    missing: dict[str, str] = field(default_factory=dict)  # a case's label -> which stub it reached
+
+    @property
+    def measured(self) -> list[Samples]:
+        """Those that have run at least once."""
+        return [each for each in self.samples if each.runs]
+
+
+def run_rounds(cases: Sequence[Case], repeats: int, record: Record) -> Iterator[str]:
     """Warm every case up, then run them in turns, every other round backwards.
 
-    So a machine that slows down, or a neighbour that comes and goes, touches all of them alike.
+    So a machine that slows down, or a neighbour that comes and goes, touches all of them alike. A case that
+    needs code which is not written yet is left out.
 
     Args:
         cases: what to measure.
         repeats: how many rounds.
-        samples: filled while it goes on: what is in it counts even if the iteration is broken off.
+        record: filled while it goes on: what is in it counts even if the iteration is broken off.
 
     Yields:
         before each run, what comes next.
+
+    Raises:
+        NotImplementedError: the code for none of the cases is there; the first one's.
     """
+    errors = []
     for case in cases:
         yield f"warming up: {case.label}"
-        case.run(WARM_UP_TOKENS)
-    samples.extend(Samples(case) for case in cases)
+        try:
+            case.run(WARM_UP_TOKENS)
+        except NotImplementedError as error:
+            stub = reached_stub(error)
+            if stub is None:
+                raise
+            record.missing[case.label] = stub.message
+            errors.append(error)
+        else:
+            record.samples.append(Samples(case))
+    if errors and not record.samples:
+        raise errors[0]
     for number in range(repeats):
-        for each in samples if number % 2 == 0 else reversed(samples):
+        for each in record.samples if number % 2 == 0 else reversed(record.samples):
             yield f"round {number + 1} of {repeats}: {each.case.label}"
             each.runs.append(each.case.run(each.case.tokens))

@@ -64,11 +64,24 @@ def start(command: Command) -> Child:
 def can_fork() -> bool:
     """Whether a child may be forked here and now.
 
-    Not on macOS, whose frameworks forbid it, nor while other threads may hold locks that the child would inherit.
+    Not on macOS, whose frameworks forbid it, nor while other threads may hold locks that the child would inherit, nor
+    after a parallel kernel ran here: GNU OpenMP would end the child at its first kernel.
     """
     if not hasattr(os, "fork") or sys.platform == "darwin" or threading.active_count() > 1:
         return False
-    return not any(name in sys.modules for name in NEVER_BEFORE_FORK)
+    return not any(name in sys.modules for name in NEVER_BEFORE_FORK) and not _kernel_ran()
+
+
+def _kernel_ran() -> bool:
+    """Whether Numba has started the threads that its parallel kernels run on."""
+    numba = sys.modules.get("numba")
+    if numba is None:
+        return False
+    try:
+        numba.threading_layer()
+    except ValueError:  # it says that no layer is in use yet
+        return False
+    return True
 
 
 @cache

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from tiny_llm.generate import Sample
+    from tiny_llm.model import Transformer
 
 
 @dataclass(eq=False)
@@ -55,6 +56,28 @@ def prepare(engine: Engine, prompts: Sequence[str], **params: Any) -> list[Answe
         Answer(number, prompt, its_ids, make_sampler(**params), Timing(started))
         for number, (prompt, its_ids) in enumerate(zip(prompts, ids, strict=True), start=1)
     ]
+
+
+class CopyCounter:
+    """Stands before a model and keeps hold of the batch's caches, which know how many bytes they have copied."""
+
+    def __init__(self, model: Transformer) -> None:
+        self._model = model
+        self._caches: Sequence[Any] = ()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def hidden(self, tokens: Tensor, positions: Any, caches: Sequence[Any] | None = None) -> Tensor:
+        """The model's own method."""
+        if caches and hasattr(caches[0], "bytes_copied"):
+            self._caches = caches
+        return self._model.hidden(tokens, positions, caches)
+
+    @property
+    def bytes_copied(self) -> int:
+        """Bytes written to rebuild dense batches; 0 if there were none."""
+        return sum(cache.bytes_copied for cache in self._caches)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from coursekit.programs.answers import Answer
 from coursekit.programs.engine import Engine
@@ -12,8 +12,6 @@ from coursekit.programs.prompts import PROMPTS, SHORT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from torch import Tensor
 
     from tiny_llm.batch import Request
 
@@ -30,8 +28,8 @@ class Limits:
     chunk: int
 
 
-Run = Callable[[Engine, Sequence[Answer], Limits, Watch], int | None]
-"""Brings the answers to their ends; returns the bytes copied into dense batches, None where there are no batches."""
+Run = Callable[[Engine, Sequence[Answer], Limits, Watch], None]
+"""Brings the answers to their ends."""
 
 
 @dataclass(frozen=True)
@@ -43,28 +41,7 @@ class Form:
     run: Run
 
 
-class CopyCounter:
-    """Stands before a model and keeps hold of the batch's caches, which know how many bytes they have copied."""
-
-    def __init__(self, model: Any) -> None:
-        self._model = model
-        self._caches: Sequence[Any] = ()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)
-
-    def hidden(self, tokens: Tensor, positions: Any, caches: Sequence[Any]) -> Tensor:
-        """The model's own method."""
-        if hasattr(caches[0], "bytes_copied"):
-            self._caches = caches
-        return self._model.hidden(tokens, positions, caches)
-
-    @property
-    def bytes_copied(self) -> int:
-        return sum(cache.bytes_copied for cache in self._caches)
-
-
-def _continuous(engine: Engine, answers: Sequence[Answer], limits: Limits, watch: Watch) -> int:
+def _continuous(engine: Engine, answers: Sequence[Answer], limits: Limits, watch: Watch) -> None:
     from tiny_llm.batch import Request, batch_generate
 
     end_ids = engine.tokenizer.end_ids
@@ -79,13 +56,11 @@ def _continuous(engine: Engine, answers: Sequence[Answer], limits: Limits, watch
         seen = [None if each is None else answer_of[id(each)] for each in slots]
         watch(seen, None if prefilling is None else answer_of[id(prefilling)], finished)
 
-    model: Any = CopyCounter(engine.model)
     try:
-        batch_generate(model, requests, limits.slots, limits.chunk, observe)
+        batch_generate(engine.model, requests, limits.slots, limits.chunk, observe)
     finally:
         for request, answer in zip(requests, answers, strict=True):
             answer.refused = request.error
-    return model.bytes_copied
 
 
 def _cached(engine: Engine, answers: Sequence[Answer], limits: Limits, watch: Watch) -> None:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from coursekit.programs import options
-from coursekit.programs.answers import Answer, measure, prepare
+from coursekit.programs.answers import Answer, CopyCounter, measure, prepare
 from coursekit.programs.batch_forms import FORMS, Form, Limits
 from coursekit.programs.engine import Engine, load, make_sampler, running
 from coursekit.programs.prompts import PROMPTS
@@ -75,19 +75,19 @@ def _answer(engine: Engine, form: Form, limits: Limits, params: dict[str, Any], 
     """Answer in one way, then print what there is, also after Ctrl-C."""
     console, progress = Console(highlight=False), Console(stderr=True, highlight=False)
     answers = prepare(engine, form.prompts, **params)
-    copied = None
+    model: Any = CopyCounter(engine.model)
     try:
         with SlotsView(progress, answers, limits.max_tokens) as view:
-            copied = form.run(engine, answers, limits, view.step)
+            form.run(Engine(model, engine.tokenizer), answers, limits, view.step)
     except KeyboardInterrupt:
-        _report(console, engine, answers, copied)
+        _report(console, engine, answers, model.bytes_copied)
         raise
-    _report(console, engine, answers, copied)
+    _report(console, engine, answers, model.bytes_copied)
     if missing is not None:
         console.print(_advice(form, missing), style="yellow", soft_wrap=True, markup=False)
 
 
-def _report(console: Console, engine: Engine, answers: Sequence[Answer], copied: int | None) -> None:
+def _report(console: Console, engine: Engine, answers: Sequence[Answer], copied: int) -> None:
     for answer in answers:
         if answer.output or answer.refused:
             console.print(Text(f"{answer.number}. {answer.headline}", "bold"), soft_wrap=True)
@@ -104,7 +104,7 @@ def _text(engine: Engine, answer: Answer) -> str:
     return engine.tokenizer.decode(answer.output).strip() + ("" if ended else " …")
 
 
-def _table(answers: Sequence[Answer], copied: int | None) -> Table:
+def _table(answers: Sequence[Answer], copied: int) -> Table:
     speed = measure([answer.timing for answer in answers])
     prompt_tokens = sum(len(answer.prompt_ids) for answer in answers if answer.output)
     table = Table(box=None, show_header=False, pad_edge=False)
@@ -118,7 +118,7 @@ def _table(answers: Sequence[Answer], copied: int | None) -> Table:
     table.add_row("time to first token, mean", f"{speed.mean_first:.2f} s", "from the start of all")
     table.add_row("time to first token, worst", f"{speed.worst_first:.2f} s")
     table.add_row("worst gap between two tokens", f"{speed.worst_gap:.2f} s", "of one request")
-    if copied is not None:
+    if copied:
         table.add_row("copied to rebuild the dense batch", f"{copied / 2**30:.1f} GiB")
     return table
 

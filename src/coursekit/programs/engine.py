@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import pairwise
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console

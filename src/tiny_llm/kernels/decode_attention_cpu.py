@@ -56,12 +56,7 @@ def score_tile(queries: np.ndarray, keys: np.ndarray, scale: np.float32, scores:
         keys: [n, D], float32 or the bits of bfloat16.
         scores: float32 [Q, TILE]; the first n of each row are written.
     """
-    for j in range(len(keys)):
-        for i in range(len(queries)):
-            score = np.float32(0)
-            for d in range(keys.shape[1]):
-                score += queries[i, d] * widen(keys[j, d])
-            scores[i, j] = score * scale
+    raise NotImplementedError("Week 2 Day 5 Task 1: Scores and values of a tile")
 
 
 @inlined
@@ -75,18 +70,7 @@ def add_values(weights: np.ndarray, values: np.ndarray, out: np.ndarray) -> None
         values: [n, D], float32 or the bits of bfloat16.
         out: float32 [Q, D]; added to.
     """
-    fours = len(values) // 4 * 4
-    for j in range(0, fours, 4):
-        for i in range(len(out)):
-            w0, w1, w2, w3 = weights[i, j], weights[i, j + 1], weights[i, j + 2], weights[i, j + 3]
-            for d in range(values.shape[1]):
-                v0, v1 = widen(values[j, d]), widen(values[j + 1, d])
-                v2, v3 = widen(values[j + 2, d]), widen(values[j + 3, d])
-                out[i, d] += w0 * v0 + w1 * v1 + w2 * v2 + w3 * v3
-    for j in range(fours, len(values)):
-        for i in range(len(out)):
-            for d in range(values.shape[1]):
-                out[i, d] += weights[i, j] * widen(values[j, d])
+    raise NotImplementedError("Week 2 Day 5 Task 1: Scores and values of a tile")
 
 
 @inlined
@@ -107,22 +91,7 @@ def fold_scores(
     Returns:
         the new peak and the new total.
     """
-    scores[seen:] = -np.inf
-    highest = peak
-    for j in range(0, TILE, 4):
-        # Each maximum waits for the one before it; in a tree of four, two of the three needn't.
-        highest = max(highest, max(max(scores[j], scores[j + 1]), max(scores[j + 2], scores[j + 3])))
-    for j in range(TILE):
-        scores[j] -= highest
-    exponentials(scores, powers)
-    scores[seen:] = 0
-    keep = np.float32(math.exp(peak - highest))
-    for d in range(len(out)):
-        out[d] *= keep
-    added = np.float32(0)
-    for j in range(TILE):
-        added += scores[j]
-    return highest, total * keep + added
+    raise NotImplementedError("Week 2 Day 5 Task 2: The softmax of one query")
 
 
 @kernel
@@ -149,26 +118,7 @@ def attend_parts(
         peaks: float32 [B, Hkv, parts, Q]; written: the highest score in the part; −inf where no key is seen.
         totals: float32 [B, Hkv, parts, Q]; written: the sum of exp(score − peak).
     """
-    B, Hkv, parts, Q, D = out.shape
-    for task in prange(B * Hkv * parts):
-        row, head, part = task // (Hkv * parts), task // parts % Hkv, task % parts
-        scores, powers = np.empty((Q, TILE), np.float32), np.empty(TILE, np.float32)
-        gathered = np.zeros((Q, D), np.float32)
-        peak, total = np.full(Q, -np.inf, np.float32), np.zeros(Q, np.float32)
-        last = (part + 1) * S // parts
-        for start in range(part * S // parts, last, TILE):
-            stop = min(start + TILE, last)
-            score_tile(query[row, head], key[row, head, start:stop], scale, scores)
-            for i in range(Q):
-                seen = min(stop, S - L + i % L + 1) - start
-                if seen <= 0:
-                    scores[i, :] = 0
-                else:
-                    peak[i], total[i] = fold_scores(scores[i], seen, powers, peak[i], total[i], gathered[i])
-            add_values(scores, value[row, head, start:stop], gathered)
-        out[row, head, part] = gathered
-        peaks[row, head, part] = peak
-        totals[row, head, part] = total
+    raise NotImplementedError("Week 2 Day 5 Task 3: The kernel")
 
 
 def merge_parts(out: np.ndarray, peaks: np.ndarray, totals: np.ndarray) -> np.ndarray:
@@ -180,8 +130,7 @@ def merge_parts(out: np.ndarray, peaks: np.ndarray, totals: np.ndarray) -> np.nd
     Returns:
         float32 [B, Hkv, Q, D].
     """
-    shares = np.exp(peaks - peaks.max(axis=2, keepdims=True))
-    return (out * shares[..., None]).sum(axis=2) / (totals * shares).sum(axis=2)[..., None]
+    raise NotImplementedError("Week 2 Day 5 Task 4: All parts together")
 
 
 def decode_attention(
@@ -203,19 +152,7 @@ def decode_attention(
     Raises:
         ValueError: S is more than there are keys, there are more queries than keys, or Hkv doesn't divide H.
     """
-    B, H, L, D = query.shape
-    Hkv, S = key.shape[1], key.shape[2] if length is None else length
-    if not 0 < L <= S <= key.shape[2]:
-        raise ValueError(f"{L} queries can't be the last of {S} tokens in a storage of {key.shape[2]}")
-    if H % Hkv:
-        raise ValueError(f"{H} query heads can't share {Hkv} key-value heads evenly")
-    queries = as_numpy(query.float()).reshape(B, Hkv, H // Hkv * L, D)
-    parts = part_count(B * Hkv, S)
-    out = np.empty((B, Hkv, parts, queries.shape[2], D), np.float32)
-    peaks, totals = np.empty(out.shape[:-1], np.float32), np.empty(out.shape[:-1], np.float32)
-    factor = np.float32(1 / math.sqrt(D) if scale is None else scale)
-    attend_parts(queries, as_numpy(key), as_numpy(value), L, S, factor, out, peaks, totals)
-    return torch.from_numpy(merge_parts(out, peaks, totals).reshape(B, H, L, D)).to(query.dtype)
+    raise NotImplementedError("Week 2 Day 5 Task 4: All parts together")
 
 
 def part_count(heads: int, S: int) -> int:

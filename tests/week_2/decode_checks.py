@@ -1,0 +1,135 @@
+"""How Day 2.5's kernels are called and what comes out of them is checked: NaN wherever nothing may be read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from coursekit.check import check
+
+from .decode_oracle import NAN, TILE, Past, by_query, filled_up, folded, stored, top_left, with_nan_behind
+from .flash_oracle import causal, grouped, suspects
+from .full_caches import spoil_unused
+from .packed import on_cpu
+
+PEAK = "the new peak"
+TOTAL = "the new total"
+
+
+def check_numpy(actual: Any, expected: Any, **options: Any) -> None:
+    __tracebackhide__ = True
+    check(actual, np.asarray(expected, np.float64), framework="numpy", **{"atol": 5e-6} | options)
+
+
+def fold(
+    cpu_kernel: Any, scores: np.ndarray, seen: int, peak: float, total: float, out: np.ndarray
+) -> tuple[np.ndarray, ...]:
+    """What the learner's fold_scores makes of a tile: weights, peak, total and out, as NumPy arrays."""
+    row, gathered = stored(scores, "float32").copy(), stored(out, "float32").copy()
+    state = np.float32(peak), np.float32(total)
+    new = cpu_kernel.fold_scores(row, seen, np.full(TILE, NAN, np.float32), *state, gathered)
+    assert isinstance(new, tuple), f"fold_scores returns the new peak and the new total, not {new!r}"
+    return row, np.array([new[0]]), np.array([new[1]]), gathered
+
+
+def check_fold(
+    cpu_kernel: Any, scores: np.ndarray, seen: int, peak: float, total: float, out: np.ndarray, where: str
+) -> None:
+    __tracebackhide__ = True
+    actual = fold(cpu_kernel, scores, seen, peak, total, out)
+    weights, new_peak, new_total, rescaled = folded(scores[:seen], peak, total, out)
+    added = weights.sum()
+    own = filled_up(np.exp(scores[:seen] - scores[:seen].max()))
+    options: dict[str, Any] = {"dtype": None, "atol": 1e-6}
+    check_numpy(actual[1], [new_peak], name=f"{PEAK} {where}", **options)
+    check_numpy(
+        actual[0],
+        filled_up(weights),
+        name=f"the weights {where}",
+        axes="TILE",
+        suspects={
+            "each tile is measured against its own peak": own,
+            "the keys not seen keep weights": scores,
+        },
+        **options,
+    )
+    behind = actual[0][seen:]
+    check_numpy(behind, np.zeros(len(behind)), name=f"the weights of keys not seen {where}", rtol=0, atol=0)
+    wrong_totals = {
+        "what was there before is not rescaled": [total + added],
+        "what was there before is forgotten": [added],
+        "the weights of this tile are not added": [new_total - added],
+    }
+    check_numpy(actual[2], [new_total], name=f"{TOTAL} {where}", suspects=wrong_totals, **options)
+    check_numpy(
+        actual[3],
+        rescaled,
+        name=f"out {where}",
+        axes="D",
+        suspects={"out is not rescaled to the new peak": out},
+        **options,
+    )
+
+
+def check_parts(cpu_kernel: Any, past: Past, count: int, where: str) -> None:
+    __tracebackhide__ = True
+    (B, Hkv, G, L, D), S = past.query.shape, past.key.shape[2]
+    out = np.full((B, Hkv, count, G * L, D), NAN, np.float32)
+    peaks, totals = np.full((2, *out.shape[:-1]), NAN, np.float32)
+    query = stored(past.query, "float32").reshape(B, Hkv, G * L, D)
+    key, value = (with_nan_behind(x, "float32", axis=2) for x in (past.key, past.value))
+    cpu_kernel.attend_parts(query, key, value, L, S, np.float32(past.scale), out, peaks, totals)
+    wrong = {
+        "every query sees every key": past.parts(count, np.zeros((L, S))),
+        "query i sees keys up to i instead of S − L + i": past.parts(count, top_left(L, S)),
+        "query i of the Q stands for token i % L, not i // (H/Hkv)": past.parts(count, by_query(G, L, S)),
+    }
+    check(
+        (peaks, totals, out),
+        past.parts(count)[1:] + past.parts(count)[:1],
+        name=f"(peaks, totals, out) {where}",
+        framework="numpy",
+        atol=2e-5,
+        suspects={cause: parts[1:] + parts[:1] for cause, parts in wrong.items()} if L > 1 else None,
+    )
+
+
+def fused_cache(lab: Any, capacity: int = 4) -> Any:
+    cache = lab.kv_cache.FusedKvCache()
+    cache.first_capacity = capacity
+    return cache
+
+
+def attend(lab: Any, cache: Any, query: np.ndarray, keys: np.ndarray, values: np.ndarray, new: slice) -> Any:
+    """Attend to tokens `new` of a sequence; what the storage doesn't hold is spoilt before and after."""
+    spoil_unused(cache)
+    out = cache.attend(*(on_cpu(lab, x[:, :, new]) for x in (query, keys, values)), 0.4)
+    spoil_unused(cache)
+    return out
+
+
+def check_decode(
+    lab: Any,
+    past: Past,
+    dtype: str = "float32",
+    *,
+    scale: float | None = None,
+    arguments: Sequence[Any] = (),
+    name: str = "attention",
+    **options: Any,
+) -> None:
+    """Check the learner's decode_attention of `past`, or of `arguments` that say the same."""
+    __tracebackhide__ = True
+    query, key, value = past.heads(), past.key, past.value
+    given = arguments or (on_cpu(lab, query), on_cpu(lab, key, dtype), on_cpu(lab, value, dtype))
+    mask = causal(query.shape[2], key.shape[2])
+    check(
+        lab.kernels.decode_attention_cpu.decode_attention(*given, scale=scale, **options),
+        grouped(query, key, value, scale, mask),
+        name=name,
+        axes="B H L D",
+        atol=1e-5,
+        suspects=suspects(query, key, value, scale, is_causal=True),
+    )
