@@ -12,7 +12,7 @@ from tiny_llm.weights import load_weights
 
 EXAMPLE = (-1.0, 2.75, 0.0, 0.1, 0.9, -0.6, 1.13, 2.4)
 GROUP_SIZES = (8, 16, 32, 64, 192, 576)
-ROWS = 4096
+ROWS = 2048
 
 
 def draw() -> None:

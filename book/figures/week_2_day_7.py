@@ -98,7 +98,7 @@ def continuous() -> Timeline:
         if prefilling is not None and prefilling.computed > computed[prefilling]:
             line.prefills.append((line.steps, number[prefilling]))
             computed[prefilling] = prefilling.computed
-        elif prefilling is not None and prefilling not in slots:
+        elif prefilling is not None:
             line.waits.append((line.steps, number[prefilling]))
         line.steps += 1
 
@@ -172,8 +172,8 @@ def _letters(ax: Axes, lane: int, cells: Sequence[tuple[int, int]]) -> None:
 
 def _legend() -> list[Rectangle]:
     words = {
-        "prefill": f"a chunk of a prompt (≤ {CHUNK} tokens)",
-        "wait": "ready, waits for a slot",
+        "prefill": f"a chunk (≤ {CHUNK} tokens)",
+        "wait": "its last chunk waits for a slot",
         "decode": "decodes one token",
         "idle": "idle",
     }

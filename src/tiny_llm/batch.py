@@ -80,7 +80,7 @@ Observer = Callable[[Sequence[Request | None], Request | None], None]
 """Looks on after each step, with two arguments (the same request is in both in the step in which it takes a slot):
 
 - a new list of the requests that were decoded in this step, slot by slot, also those that finished; None: idle;
-- the request whose turn at prefilling it was: it has a chunk more now, or is ready and waits for a slot. Or None.
+- the request whose turn at prefilling it was: it has a chunk more now, or its last one waits for a slot. Or None.
 """
 
 
@@ -94,8 +94,8 @@ def batch_generate(
     """Continuous batching: as soon as a request has finished, the next one takes its slot.
 
     Each step computes one chunk of one prompt, if there is one to compute, then decodes one token for every slot: no
-    request waits for more than a chunk between two of its tokens. One request may be prefilled ahead while all slots
-    are taken. A request that finishes with its first token never takes a slot.
+    request waits for more than a chunk between two of its tokens. While all slots are taken, one request is prefilled
+    ahead, up to its last chunk. A request that finishes with its first token never takes a slot.
 
     Args:
         model: the model.
@@ -117,7 +117,9 @@ def batch_generate(
 def advance(
     batch: Batch, slots: list[Request | None], request: Request, chunk_size: int | None
 ) -> Request | None:
-    """Bring a request one step closer to its slot: a chunk of its prompt, then a slot if it is ready and one is idle.
+    """Bring a request one step closer to its slot: a chunk of its prompt, and with the last chunk a slot.
+
+    The last chunk brings the first token, and the second must follow at once: so it waits, while no slot is idle.
 
     A request that takes a slot, or finishes without one, lets go of its caches: the slot alone holds them then, and
     nobody once it is idle again.

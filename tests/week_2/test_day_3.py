@@ -121,9 +121,9 @@ def test_task_2_codes_come_as_float32(cpu_kernels):
     for name in ("low", "high"):
         function = getattr(cpu_kernels, name)
         function(np.uint8(0xA7))
-        kind = str(function.nopython_signatures[0].return_type)
+        kind = str(function.nopython_signatures[0].return_type)  # a call from Python gives a plain float
         assert kind == "float32", (
-            f"{name} returns {kind}, not float32: eight of those fill a register that holds sixteen float32"
+            f"{name} returns {kind}, not float32: only half as many of those fit a register"
         )
 
 
@@ -270,7 +270,7 @@ def test_task_4_the_whole_matrix_is_unpacked(cpu_kernels, outputs, groups, size)
     )
 
 
-INPUTS = [(1,), (2,), (3,), (8,), (9,), (20,), (), (1, 1), (2, 3), (3, 1, 5)]
+INPUTS = [(1,), (2,), (3,), (16,), (17,), (), (1, 1), (2, 3), (3, 2, 5)]
 
 
 @pytest.mark.parametrize("leading", INPUTS, ids=str)
@@ -290,7 +290,7 @@ def test_task_4_inputs_of_any_shape(lab, cpu_kernels, leading, outputs, groups, 
     check_untouched(given, x, name="x")
 
 
-@pytest.mark.parametrize("rows", [1, 3, 12])
+@pytest.mark.parametrize("rows", [1, 3, 18])
 @pytest.mark.parametrize(("dtype", "rounding"), [("bfloat16", 2**-8), ("float16", 2**-11)])
 def test_task_4_half_precision_goes_in_and_comes_out(lab, cpu_kernels, rows, dtype, rounding):
     matrix = random_matrix(80, 18, 32)
@@ -301,7 +301,7 @@ def test_task_4_half_precision_goes_in_and_comes_out(lab, cpu_kernels, rows, dty
     check(y, exact, name=f"{rows} rows in {dtype}", axes="row output", dtype=dtype, rtol=rounding, atol=ATOL)
 
 
-@pytest.mark.parametrize("rows", [1, 3, 12])
+@pytest.mark.parametrize("rows", [1, 3, 18])
 def test_task_4_inputs_that_do_not_lie_in_one_piece(lab, cpu_kernels, rows):
     matrix, x = random_matrix(70, 3, 8), random_rows(rows, 24)
     multiply = cpu_kernels.KernelMatmul(matrix.tensor(lab))
@@ -314,7 +314,7 @@ def test_task_4_inputs_that_do_not_lie_in_one_piece(lab, cpu_kernels, rows):
 def test_task_4_no_output_shares_memory_with_one_before(lab, cpu_kernels):
     matrix = random_matrix(64, 2, 8)
     multiply = cpu_kernels.KernelMatmul(matrix.tensor(lab))
-    for rows in (1, 3, 12):
+    for rows in (1, 3, 18):
         x, other = random_rows(rows, 16), -random_rows(rows, 16)
         first = multiply(on_cpu(lab, x))
         multiply(on_cpu(lab, other))
@@ -324,7 +324,13 @@ def test_task_4_no_output_shares_memory_with_one_before(lab, cpu_kernels):
 
 @pytest.mark.parametrize(
     ("rows", "wanted"),
-    [(1, "multiply_row"), (2, "multiply_rows"), (8, "multiply_rows"), (9, "unpack_all"), (40, "unpack_all")],
+    [
+        (1, "multiply_row"),
+        (2, "multiply_rows"),
+        (16, "multiply_rows"),
+        (17, "unpack_all"),
+        (40, "unpack_all"),
+    ],
 )
 def test_task_4_each_number_of_rows_takes_its_fastest_way(lab, cpu_kernels, monkeypatch, rows, wanted):
     matrix, x = random_matrix(64, 2, 8), random_rows(rows, 16)
@@ -359,7 +365,7 @@ def torch_matmul(lab: Any, matrix: Matrix) -> Any:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("leading", [(1,), (3,), (16,), (17,), (40,), (), (2, 5)], ids=str)
+@pytest.mark.parametrize("leading", [(1,), (3,), (32,), (33,), (), (2, 5)], ids=str)
 def test_task_5_torchs_kernel_agrees_to_the_rounding_of_bfloat16(lab, leading, dtype):
     for outputs, groups, size in ((16, 3, 32), (144, 2, 64), (80, 1, 128)):
         matrix, x = random_matrix(outputs, groups, size), random_rows(*leading, groups * size)
@@ -390,7 +396,7 @@ def whole_numbers(outputs: int, groups: int, size: int) -> Matrix:
     return matrix.with_parts(scales=scales, minima=scales * rng.integers(-8, 8, size=matrix.scales.shape))
 
 
-@pytest.mark.parametrize("rows", [1, 5, 16, 18])
+@pytest.mark.parametrize("rows", [1, 5, 32, 34])
 def test_task_5_numbers_that_bfloat16_holds_come_out_exactly(lab, rows):
     matrix = whole_numbers(48, 3, 32)
     x = np.zeros((rows, 96))
@@ -406,24 +412,24 @@ def test_task_5_numbers_that_bfloat16_holds_come_out_exactly(lab, rows):
     )
 
 
-def test_task_5_up_to_16_rows_are_rounded_and_more_are_not(lab):
+def test_task_5_up_to_32_rows_are_rounded_and_more_are_not(lab):
     matrix = whole_numbers(16, 1, 32)
     fine = 1 + 2.0**-12  # bfloat16 makes 1 of it
     multiply = torch_matmul(lab, matrix)
-    for rows in (1, 16, 17):
+    for rows in (1, 32, 33):
         x = np.zeros((rows, 32))
         x[:, 5] = fine
-        x_seen = x if rows > 16 else np.round(x)
-        other = np.round(x) if rows > 16 else x
+        x_seen = x if rows > 32 else np.round(x)
+        other = np.round(x) if rows > 32 else x
         check(
             multiply(on_cpu(lab, x)),
             x_seen @ matrix.values.T,
             name=f"{rows} rows of numbers that bfloat16 can't hold",
             axes="row output",
             suspects={
-                "torch's kernel is for 16 rows at most: more go to Task 4's"
-                if rows > 16
-                else "up to 16 rows are torch's kernel's": other @ matrix.values.T
+                "torch's kernel is for 32 rows at most: more go to Task 4's"
+                if rows > 32
+                else "up to 32 rows are torch's kernel's": other @ matrix.values.T
             },
         )
 

@@ -249,24 +249,32 @@ def test_task_3_a_request_that_is_ready_takes_an_idle_slot(lab, taken):
     check_equal(request.output, alone(prompt_of(4), 2), name="its output, a step later")
 
 
-def test_task_3_a_request_that_is_ready_waits_while_all_slots_are_taken(lab):
+@pytest.mark.parametrize(("chunk_size", "ahead"), [(None, []), (4, []), (3, [(0, 3)]), (2, [(0, 2)])])
+def test_task_3_the_last_chunk_waits_while_all_slots_are_taken(lab, chunk_size, ahead):
     model = ReadingModel(lab)
     batch, slots, others = seated(lab, model, 2, (0, 1))
     request = new_request(lab, prompt_of(4), 5)
-    for step in range(3):
-        still = lab.batch.advance(batch, slots, request, None)
+    model.runs.clear()
+    for _ in range(4):
+        still = lab.batch.advance(batch, slots, request, chunk_size)
         assert still is request, f"advance returned {still!r}, but no slot was idle"
         check_equal(slots, [others[0], others[1]], name="the slots, which were taken")
-        check_equal(request.output, alone(prompt_of(4), 1), name=f"its output after {step} steps of waiting")
-    check_equal(model.chunks.count((0, 4)), 1, name="how often its prompt was computed")
+    check_equal(
+        request.output, [], name="its output (a first token now, and the second would be long in coming)"
+    )
+    check_equal(model.chunks, ahead, name=f"what was computed ahead, of 4 tokens in chunks of {chunk_size}")
     batch.remove(1)
     slots[1] = None
-    check_equal(lab.batch.advance(batch, slots, request, None), None, name="advance, with a slot idle again")
+    check_equal(lab.batch.advance(batch, slots, request, chunk_size), None, name="advance, with slot 1 idle")
     assert slots[1] is request, "slot 1 became idle: the request that waits should take it"
+    lab.batch.decode_slots(batch, slots)
+    check_equal(
+        request.output, alone(prompt_of(4), 2), name="its output, in the step in which it takes a slot"
+    )
 
 
 @pytest.mark.parametrize("ending", ["end token", "max_tokens", "positions"])
-@pytest.mark.parametrize("taken", [(), (0, 1)], ids=["slots idle", "slots taken"])
+@pytest.mark.parametrize("taken", [(), (1,)], ids=["slots idle", "one slot taken"])
 def test_task_3_a_request_that_finishes_with_its_first_token_never_takes_a_slot(lab, ending, taken):
     model = ReadingModel(lab)
     batch, slots, _ = seated(lab, model, 2, taken)
@@ -499,21 +507,24 @@ def test_task_4_the_last_request_is_not_lost_while_its_prompt_is_computed(lab):
 @pytest.mark.parametrize("chunk_size", [1, 4, 7, None])
 def test_task_4_no_decode_waits_for_more_than_one_chunk(lab, chunk_size):
     requests, model = many(lab), ReadingModel(lab)
-    chunks_before: dict[Any, list[int]] = {request: [] for request in requests}  # each of its tokens
+    runs_before: dict[Any, list[tuple[int, int]]] = {
+        request: [] for request in requests
+    }  # each of its tokens
 
     def noting(request):
         def sample(logits, token_ids):
-            chunks_before[request].append(len(model.chunks))
+            runs_before[request].append((len(model.chunks), len(model.decodes)))
             return int(np.argmax(lab.numpy(logits)))
 
         return sample
 
     for request in requests:
         request.sample = noting(request)
-    watch = Watch(requests)
-    generate(lab, model, requests, 3, chunk_size, observe=watch)
-    gaps = [b - a for counts in chunks_before.values() for a, b in pairwise(counts)]
-    check_equal(max(gaps), 1, name="the most chunks of prefill between two tokens of a request")
+    generate(lab, model, requests, 3, chunk_size)
+    gaps = [np.subtract(b, a) for counts in runs_before.values() for a, b in pairwise(counts)]
+    most = np.max(gaps, axis=0).tolist()
+    check_equal(most[0], 1, name="the most chunks of prefill between two tokens of a request")
+    check_equal(most[1], 1, name="the most decodes from one token of a request to its next")
     longest = max(stop - start for start, stop in model.chunks)
     check_equal(longest, chunk_size or max(LENGTHS), name="the longest chunk")
 
@@ -553,7 +564,7 @@ def test_task_4_the_observer_sees_every_step(lab):
     watch = Watch(requests)
     generate(lab, ReadingModel(lab), requests, 1, 4, observe=watch)
     seen = [([names[request] for request in slots], names[turn]) for slots, turn in watch.steps]
-    expected = [([None], "a"), (["a"], "a"), (["a"], "b"), (["c"], "c"), (["c"], None)]
+    expected = [([None], "a"), (["a"], "a"), (["a"], "b"), ([None], "b"), (["c"], "c"), (["c"], None)]
     check_equal(seen, expected, name="the slots and the prefill that each step was observed with")
 
 

@@ -23,7 +23,7 @@ MIN_PART = 256
 
 @inlined
 def exponentials(x: np.ndarray, powers: np.ndarray) -> None:
-    """Replace numbers that are not above 0 by their exponentials; −inf gives 0 (or less than 1e-37).
+    """Replace numbers that are not above 0 by their exponentials; −inf gives less than 2e-38.
 
     eˣ = 2ⁿ · 2ᶠ where n is the whole part of x · log₂e and f the rest: a polynomial for 2ᶠ (relative error 2e-7), and
     for 2ⁿ a float whose exponent bits are n. Numba would call the C library for each number; this loop goes 16 at a
@@ -108,15 +108,17 @@ def attend_parts(
 ) -> None:
     """Attend to the past in parts, each for itself; a thread takes one part of one key head of one row.
 
+    Part p of P has the keys p·S // P … (p + 1)·S // P − 1.
+
     Args:
         query: float32 [B, Hkv, Q, D]: the Q = H/Hkv · L queries that share a key head, query head by query head.
         key: [B, Hkv, S or more, D], contiguous, float32 or the bits of bfloat16; value likewise.
         L: new tokens; query i of each head sees keys 0 … S − L + i.
         S: keys in all; what lies behind is not read.
         scale: what to multiply the scores by.
-        out: float32 [B, Hkv, parts, Q, D]; written: the weighted sum of the part's values, not divided yet.
-        peaks: float32 [B, Hkv, parts, Q]; written: the highest score in the part; −inf where no key is seen.
-        totals: float32 [B, Hkv, parts, Q]; written: the sum of exp(score − peak).
+        out: float32 [B, Hkv, parts, Q, D]; overwritten: the weighted sum of the part's values, not divided yet.
+        peaks: float32 [B, Hkv, parts, Q]; overwritten: the highest score in the part; −inf where no key is seen.
+        totals: float32 [B, Hkv, parts, Q]; overwritten: the sum of exp(score − peak).
     """
     raise NotImplementedError("Week 2 Day 5 Task 3: The kernel")
 

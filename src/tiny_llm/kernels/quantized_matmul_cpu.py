@@ -1,7 +1,7 @@
 """Multiplying by 4-bit weights without unpacking the matrix first (Day 2.3).
 
 The kernels are fast because of how the nibbles lie: neighbours in memory belong to neighbouring outputs, so that one
-vector instruction moves 16 outputs on by one input.
+vector instruction moves as many outputs as fit a register (4, 8 or 16) on by one input.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tiny_llm.kernels.compiling import as_numpy, inlined, kernel
 from tiny_llm.quantize import QuantizedTensor, unpack_nibbles
 
 BLOCK = 64
-"""Outputs that a thread works on at a time: four registers of 16 floats. The compiler needs it as a constant."""
+"""Outputs that a thread works on at a time: a few registers full. The compiler needs it as a constant."""
 HALF = BLOCK // 2
 
 
@@ -109,8 +109,8 @@ def unpack_all(nibbles: np.ndarray, scales: np.ndarray, minima: np.ndarray, out:
     raise NotImplementedError("Week 2 Day 3 Task 4: Many rows")
 
 
-FEW_ROWS = 8
-"""Up to so many rows `multiply_rows` is ahead; beyond, unpacking everything for a BLAS pays."""
+FEW_ROWS = 16
+"""Up to so many rows `multiply_rows` is well ahead; beyond 24 or so, unpacking everything for a BLAS is."""
 
 
 class KernelMatmul:
