@@ -132,8 +132,7 @@ class TracingModel:
         places = self._places(positions, ids.shape)
         pairs = np.stack([ids, places], axis=-1)[:, None].astype(np.float64)
         readings = [self._read(cache, self.lab.array(pairs)) for cache in caches]
-        assert readings[0] == readings[1], f"layer 0 sees {readings[0]}, layer 1 sees {readings[1]}"
-        seen = readings[0]
+        seen = self._same_in_both(*readings)
         batched = isinstance(caches[0], self.lab.kv_cache.BatchingKvCache)
         self.calls.append(
             SimpleNamespace(ids=ids.tolist(), places=places.tolist(), seen=seen, batched=batched)
@@ -144,10 +143,22 @@ class TracingModel:
         return self.lab.array(states)
 
     def logits(self, hidden: Any) -> Any:
-        """Scores [..., V] for states [..., 2]: the script's token stands out."""
+        """Scores [..., V] for states [..., 2]: the script's token stands out. There may be no rows at all."""
         states = self.lab.numpy(hidden)
         self.head_rows.append(states.size // 2)
-        return self.lab.array(np.apply_along_axis(self._scores, -1, states).reshape(*states.shape[:-1], V))
+        scores = np.array([self._scores(state) for state in states.reshape(-1, 2)])
+        return self.lab.array(scores.reshape(*states.shape[:-1], V))
+
+    @staticmethod
+    def _same_in_both(first: list[Any], second: list[Any]) -> list[Any]:
+        """What the rows see, which must be the same in both layers."""
+        for slot, (one, other) in enumerate(zip(first, second, strict=True)):
+            assert other or not one, f"layer 1 got no cache for slot {slot}, and layer 0 has one"
+            assert one or not other, f"layer 1 still has a cache in slot {slot}, and layer 0 has none"
+            grown = len(other) > len(one) and all(pair in other for pair in one)
+            assert not grown, f"both layers write into one cache in slot {slot}: each needs its own"
+        assert first == second, f"layer 0 sees {first}, layer 1 sees {second}"
+        return first
 
     def _scores(self, state: np.ndarray) -> np.ndarray:
         if np.isnan(state).any():

@@ -63,14 +63,9 @@ class Rows:
         key, value = self.new_tokens(L)
         arrays = self.lab.array(key, dtype), self.lab.array(value, dtype)
         actual = self.cache.update_and_fetch(*arrays)
+        three = isinstance(actual, tuple) and len(actual) == 3
+        assert three, "update_and_fetch should return three things: keys, values and the mask of the batch"
         S = max(*self.lengths, L)
-        suspects = [
-            {
-                "the rows are aligned on the left": lambda w=which: aligned(self.parts(w), S, left=True),
-                "the rows of idle slots were not ignored": lambda w=which: self.with_idle_rows(w, S),
-            }
-            for which in (0, 1)
-        ]
         for which, name in enumerate(("keys", "values")):
             check(
                 actual[which],
@@ -78,19 +73,42 @@ class Rows:
                 name=f"the batch of {name}",
                 axes="B Hkv S D",
                 dtype=dtype,
-                suspects=suspects[which],
+                suspects=self.suspects(which, actual[which], L, S),
             )
+        assert actual[2] is not None or L > 1, (
+            "no mask came back: one new token needs a mask too, for the padding must be hidden"
+        )
         mask = mask_of_batch(L, self.lengths, S)
         check(actual[2], mask, name="the mask of the batch", axes="B 1 L S", dtype=dtype)
         for array, before, name in zip(arrays, (key, value), ("key", "value"), strict=True):
             check_untouched(array, before, name=f"the {name} passed in", dtype=dtype)
 
-    def with_idle_rows(self, which: int, S: int) -> np.ndarray:
-        batch = aligned(self.parts(which), S)
-        for slot, held in enumerate(self.slots):
-            if held is None:
-                batch[slot, :, -1:] = np.nan
-        return batch
+    def suspects(self, which: int, actual: Any, L: int, S: int) -> dict[str, Any]:
+        """What mistakes would make of the keys (0) or values (1) of the batch that came back as `actual`."""
+        parts = self.parts(which)
+
+        def with_idle_rows() -> np.ndarray:
+            batch = aligned(parts, S)
+            for slot, held in enumerate(self.slots):
+                if held is None:
+                    batch[slot, :, S - L :] = np.nan
+            return batch
+
+        def with_its_padding() -> np.ndarray:
+            batch = self.lab.numpy(actual).astype(np.float64)
+            for slot, part in enumerate(parts):
+                batch[slot, :, S - part.shape[1] :] = part
+            return batch
+
+        suspects = {
+            "the rows are aligned on the left": lambda: aligned(parts, S, left=True),
+            "the rows of idle slots were not ignored": with_idle_rows,
+            "the padding is not zeros, but what lay in memory": with_its_padding,
+        }
+        if max(self.lengths) < L:
+            columns = max(self.lengths)
+            suspects["S is not at least L"] = lambda: aligned(parts, columns)
+        return suspects
 
     def check_attend(self, L: int) -> None:
         """Give every slot L tokens and check that each attends as if it were alone."""

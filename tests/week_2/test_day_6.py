@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coursekit import lab as door
-from coursekit.check import check, check_equal, check_raises
+from coursekit.check import check, check_equal, check_raises, check_shape
 
 from .batches import (
     HKV,
@@ -28,6 +28,12 @@ from .batches import (
     turned,
 )
 from .slots import Rows
+
+
+def tokens_each(L: int) -> str:
+    """A parameter's name in brackets."""
+    return "one token" if L == 1 else f"{L} tokens"
+
 
 # Task 1: RoPE and masks for a batch
 
@@ -77,18 +83,18 @@ def test_task_1_angles_have_a_row_for_each_slice(lab):
         check(actual, expected[:, :, None], name=name, axes="B L 1 D/2", rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("slices", "mistake"),
-    [
-        ([slice(0, 3), slice(38, 41)], "a row that goes past the last position"),
-        ([slice(38, 41)], "a single row that goes past the last position"),
-        ([slice(-3, 0), slice(0, 3)], "a row that starts below 0"),
-        ([slice(0, 3), slice(5, 9)], "rows of 3 and 4 positions"),
-        ([slice(0, 3), slice(5, 6)], "rows of 3 and 1 positions"),
-    ],
-)
-def test_task_1_slices_that_make_no_batch_are_refused(lab, slices, mistake):
-    check_raises(ValueError, lambda: rope(lab).angles(slices), name=mistake)
+NO_BATCH = {
+    "a row that goes past the last position": [slice(0, 3), slice(38, 41)],
+    "a single row that goes past the last position": [slice(38, 41)],
+    "a row that starts below 0": [slice(-3, 0), slice(0, 3)],
+    "rows of 3 and 4 positions": [slice(0, 3), slice(5, 9)],
+    "rows of 3 and 1 positions": [slice(0, 3), slice(5, 6)],
+}
+
+
+@pytest.mark.parametrize("mistake", list(NO_BATCH))
+def test_task_1_slices_that_make_no_batch_are_refused(lab, mistake):
+    check_raises(ValueError, lambda: rope(lab).angles(NO_BATCH[mistake]), name=mistake)
 
 
 def test_task_1_two_slices_for_three_rows_are_refused(lab):
@@ -132,17 +138,19 @@ def test_task_1_each_row_sees_its_own_tokens_causally(lab, case):
         own = np.arange(columns) >= columns - np.array(lengths)[:, None]
         return np.where(np.broadcast_to(own[:, None, None], (B, 1, L, columns)), 0.0, -np.inf)
 
-    check(
-        lab.attention.batched_causal_mask(L, lengths, S),
-        expected,
-        name="the mask",
-        axes="B 1 L S",
-        suspects={
-            "the padding is not hidden": causal_only,
-            "the rows are aligned on the left": left_aligned,
-            "the future is not hidden": padding_only,
-        },
-    )
+    suspects = {
+        "the padding is not hidden": causal_only,
+        "the rows are aligned on the left": left_aligned,
+        "the future is not hidden": padding_only,
+    }
+    if S is not None:
+        suspects["the argument S was ignored"] = lambda: mask_of_batch(L, lengths, max(lengths))
+    elif max(lengths) < L:
+        suspects["without S there are as many columns as the longest row has tokens, not L"] = lambda: (
+            mask_of_batch(L, lengths, L)
+        )
+    mask = lab.attention.batched_causal_mask(L, lengths, S)
+    check(mask, expected, name="the mask", axes="B 1 L S", suspects=suspects)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -160,7 +168,9 @@ def test_task_1_lengths_may_be_a_tuple_and_are_left_alone(lab):
 
 
 @pytest.mark.parametrize("attention", ["grouped", "flash"])
-@pytest.mark.parametrize(("L", "lengths"), [(1, [5, 2, 0, 7]), (3, [3, 6, 0, 4])])
+@pytest.mark.parametrize(
+    ("L", "lengths"), [(1, [5, 2, 0, 7]), (3, [3, 6, 0, 4])], ids=["one new token", "three new tokens"]
+)
 def test_task_1_under_the_mask_each_row_attends_as_if_alone(lab, attention, L, lengths):
     S = max(lengths) + 1
     query = normal(3, len(lengths), H, L, D)
@@ -180,7 +190,7 @@ def test_task_1_under_the_mask_each_row_attends_as_if_alone(lab, attention, L, l
 # Task 2: BatchingKvCache
 
 
-@pytest.mark.parametrize("L", [1, 3])
+@pytest.mark.parametrize("L", [1, 3], ids=tokens_each)
 def test_task_2_rows_are_aligned_on_the_right(lab, L):
     rows = Rows(lab, 4)
     for slot, length in enumerate([5, 2, 7, 1]):
@@ -189,7 +199,7 @@ def test_task_2_rows_are_aligned_on_the_right(lab, L):
         rows.check_update(L)
 
 
-@pytest.mark.parametrize("L", [1, 4])
+@pytest.mark.parametrize("L", [1, 4], ids=tokens_each)
 def test_task_2_rows_of_idle_slots_are_ignored(lab, L):
     rows = Rows(lab, 5)
     rows.add(1, 6)
@@ -205,7 +215,7 @@ def test_task_2_the_longest_request_need_not_be_in_the_first_slot(lab):
     rows.check_update(1)
 
 
-@pytest.mark.parametrize("L", [1, 3])
+@pytest.mark.parametrize("L", [1, 3], ids=tokens_each)
 def test_task_2_with_all_slots_idle_every_row_gets_zeros(lab, L):
     rows = Rows(lab, 3)
     rows.check_update(L)
@@ -238,7 +248,7 @@ def test_task_2_the_batch_keeps_the_dtype(lab):
     rows.check_update(1, "bfloat16")
 
 
-@pytest.mark.parametrize("L", [1, 3])
+@pytest.mark.parametrize("L", [1, 3], ids=tokens_each)
 def test_task_2_each_request_attends_as_if_alone(lab, L):
     rows = Rows(lab, 4)
     for slot, length in ((0, 6), (1, 1), (3, 4)):
@@ -290,7 +300,7 @@ def test_task_2_slots_that_are_taken_idle_or_not_there_are_refused(lab):
     rows.check_update(1)  # nothing has changed
 
 
-@pytest.mark.parametrize("slot", [-1, 3])
+@pytest.mark.parametrize("slot", [-1, 3], ids="slot {}".format)
 def test_task_2_there_is_no_slot_outside_0_to_the_number_of_slots(lab, slot):
     rows = Rows(lab, 3)
     rows.add(2, 2)
@@ -300,7 +310,7 @@ def test_task_2_there_is_no_slot_outside_0_to_the_number_of_slots(lab, slot):
     rows.check_update(1)  # nothing has changed
 
 
-@pytest.mark.parametrize("given_rows", [1, 2, 4])
+@pytest.mark.parametrize("given_rows", [1, 2, 4], ids="rows: {}".format)
 def test_task_2_rows_for_another_number_of_slots_are_refused(lab, given_rows):
     rows = Rows(lab, 3)
     caches = [rows.add(slot, slot + 1) for slot in range(3)]
@@ -310,8 +320,9 @@ def test_task_2_rows_for_another_number_of_slots_are_refused(lab, given_rows):
     check_equal([cache.length for cache in caches], [1, 2, 3], name="tokens in the caches after a refusal")
 
 
-@pytest.mark.parametrize(("dtype", "size"), [("float32", 4), ("bfloat16", 2)])
-def test_task_2_the_bytes_of_every_batch_are_counted(lab, dtype, size):
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_task_2_the_bytes_of_every_batch_are_counted(lab, dtype):
+    size = 4 if dtype == "float32" else 2
     cache = lab.kv_cache.BatchingKvCache(4)
     check_equal(cache.bytes_copied, 0, name="bytes copied before the first batch")
     expected = 0
@@ -324,7 +335,8 @@ def test_task_2_the_bytes_of_every_batch_are_counted(lab, dtype, size):
         new = lab.array(normal(7, 4, HKV, 1, D), dtype)
         cache.update_and_fetch(new, new)
         expected += 2 * 4 * HKV * S * D * size  # keys and values, four rows, padding and idle rows included
-        check_equal(cache.bytes_copied, expected, name=f"bytes copied, after a batch of S = {S}")
+        name = f"bytes copied, after a batch of S = {S}; padding and idle rows count"
+        check_equal(cache.bytes_copied, expected, name=name)
 
 
 STEPS = st.lists(
@@ -400,12 +412,20 @@ def test_task_3_logits_come_for_busy_slots_in_the_order_of_the_slots(lab):
     states = np.array([[8, 3], [10, 5], [5, 4]], dtype=np.float64)
     expected = np.stack([model._scores(state) for state in states])
     check(actual, expected, name="the logits", axes="busy V")
-    check_equal(model.head_rows, [3], name="rows given to model.logits: those of idle slots are not needed")
+    assert model.head_rows == [3], (
+        f"model.logits was given {model.head_rows} rows: the three rows of busy slots should go through it, "
+        "in one call, and those of idle slots not at all"
+    )
 
 
 def test_task_3_token_0_is_a_token_like_any_other(lab):
     model, batch = traced_batch(lab, {0: [5, 6], 1: [7]}, 2)
-    check_equal(len(batch.decode([0, 0], [2, 1])), 2, name="rows of logits, both slots being busy")
+    logits = batch.decode([0, 0], [2, 1])
+    idle = logits is not None and len(logits) == 0
+    assert not idle, "token 0 was taken for an idle slot: only None stands for one"
+    check_shape(logits, (2, V), name="the logits, both slots being busy", axes="busy V")
+    moved = model.decodes[-1].places == [[0], [0]]
+    assert not moved, "token 0 was taken for an idle slot: its position became 0"
     check_equal(model.decodes[-1].seen, [pairs([5, 6, 0]), pairs([7, 0])], name="what the rows see")
 
 
@@ -495,6 +515,8 @@ def test_task_4_each_request_gets_its_own_tokens_until_it_ends(lab):
     model = TracingModel(lab, SCRIPTS)
     actual = lab.static_batch.generate_static(model, PROMPTS, 6, {9})
     expected = [[20, 21, 22, 23, 24, 25], [30, 9], [9], [0, 3, 0, 9]]
+    of_row_0 = [[20, 21, 22, 23, 24, 25], [30, 21, 22, 23, 24, 25], [9], [0, 21, 22, 23, 24, 25]]
+    assert actual != of_row_0, "every request got row 0's token: each has its own row of the logits"
     check_equal(actual, expected, name="the new tokens of the prompts, 9 being the end")
 
 
@@ -505,6 +527,10 @@ def test_task_4_all_decode_together_until_the_last_has_ended(lab):
     check_equal(len(model.decodes), 5, name="decode steps for at most 6 tokens a request")
     # A slot is busy while its request wants a token, and idle from then on: nobody takes it, nothing goes on in it.
     busy = [[slot for slot, row in enumerate(call.seen) if row] for call in model.decodes]
+    assert 2 not in busy[0], (
+        "slot 2 ended with its first token and was still decoded: it had not left the batch"
+    )
+    assert 1 not in busy[1], "slot 1 ended with its second token and was still decoded"
     check_equal(busy, [[0, 1, 3], [0, 3], [0, 3], [0], [0]], name="the busy slots of each decode step")
     check_equal(model.head_rows[4:], [3, 2, 2, 1, 1], name="rows given to model.logits in each decode step")
     check_equal(
@@ -512,7 +538,7 @@ def test_task_4_all_decode_together_until_the_last_has_ended(lab):
     )
 
 
-@pytest.mark.parametrize("max_tokens", [1, 2, 5])
+@pytest.mark.parametrize("max_tokens", [1, 2, 5], ids=tokens_each)
 def test_task_4_max_tokens_is_kept(lab, max_tokens):
     model = TracingModel(lab, SCRIPTS)
     prompts = [PROMPTS[0], PROMPTS[3]]

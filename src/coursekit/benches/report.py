@@ -19,7 +19,8 @@ def rows_of(ladder: Ladder, record: Record) -> list[Samples]:
 
 def table(ladder: Ladder, rows: Sequence[Samples]) -> Table:
     """A row a case: medians, the first quantity as a ratio to the first row's, and its spread."""
-    made = Table(box=None, pad_edge=False, header_style="bold", title=ladder.title, title_justify="left")
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    made.title, made.title_style, made.title_justify = ladder.title, "bold", "left"
     made.add_column("", min_width=34)
     main, *others = ladder.quantities
     for heading in (main.heading, "× first", "spread", *(quantity.heading for quantity in others)):

@@ -26,7 +26,7 @@ GetModel = Callable[[str], "Transformer"]
 
 ONE_PROMPT = 128
 ONE_TOKENS = 128
-BATCH_PROMPTS = (24, 56, 40, 104, 72)  # tokens; repeated for larger batches
+BATCH_PROMPTS = (56, 24, 104, 40, 72)  # tokens; repeated for larger batches
 BATCH_TOKENS = 64
 CHUNK_SIZES = (32, 128, 512)
 SHORT_PROMPTS = (24, 40, 56, 72)

@@ -84,12 +84,8 @@ class SlotsView:
             return
         done = answer in self._done
         state = Text("done", "green") if done else Text("decoding", "cyan")
-        bar = ProgressBar(
-            total=self._max_tokens,
-            completed=self._max_tokens if done else len(answer.output),
-            width=BAR_WIDTH,
-        )
-        table.add_row(name, _title(answer), state, bar, Text(f"{len(answer.output)} tokens"))
+        share = 1.0 if done else len(answer.output) / self._max_tokens
+        table.add_row(name, _title(answer), state, _bar(share, "cyan"), Text(f"{len(answer.output)} tokens"))
 
     def _add_prefilling(self, table: Table, answer: Answer | None, waits: bool) -> None:
         name = Text("next", "bold")
@@ -99,7 +95,7 @@ class SlotsView:
         total = len(answer.prompt_ids)
         ready = answer.computed == total
         state = Text("waits for a slot" if ready else "prefilling", "yellow" if ready else "magenta")
-        bar = ProgressBar(total=total, completed=answer.computed, width=BAR_WIDTH)
+        bar = _bar(answer.computed / total, "magenta")
         table.add_row(name, _title(answer), state, bar, Text(f"{answer.computed} of {total}"))
 
     def _summary(self) -> Text:
@@ -114,4 +110,11 @@ class SlotsView:
 
 
 def _title(answer: Answer) -> Text:
-    return Text(f"{answer.number}. {answer.headline}", overflow="ellipsis", no_wrap=True)
+    first_line = answer.prompt.partition("\n")[0]
+    return Text(f"{answer.number}. {first_line}", overflow="ellipsis", no_wrap=True)
+
+
+def _bar(share: float, colour: str) -> ProgressBar:
+    return ProgressBar(
+        total=1.0, completed=share, width=BAR_WIDTH, complete_style=colour, finished_style="green"
+    )
