@@ -336,7 +336,7 @@ def test_task_5_what_is_rewound_is_forgotten(lab):
 @pytest.mark.parametrize("more", [0, 1])
 def test_task_5_few_tokens_go_to_the_kernel_and_many_to_flash_attention(lab, monkeypatch, more):
     L = lab.kv_cache.FEW_QUERIES + more
-    cache, calls = fused_cache(lab), []
+    cache, calls = fused_cache(lab, capacity=40), []
     for name in ("decode_attention", "flash_attention"):
         inner = getattr(lab.kv_cache, name)
 

@@ -1,0 +1,132 @@
+"""Codes with inputs or with outputs side by side, and the bytes that a weight takes in each form."""
+
+from __future__ import annotations
+
+import torch
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+from style import COLOURS, MONOSPACE, PALE, arrow, box, diagram, label, new_figure, save
+
+from tiny_llm.kernels.quantized_matmul_cpu import pack_outputs
+from tiny_llm.kernels.quantized_matmul_torch import TorchInt4Matmul
+from tiny_llm.quantize import quantise, unpack_nibbles
+
+SIZE = 8
+LANES = 4
+CELL = 0.27
+TOP = 2.3
+
+
+def draw() -> None:
+    draw_layouts()
+    draw_bytes()
+
+
+def draw_layouts() -> None:
+    """The same small matrix twice, with the register that one instruction works on."""
+    torch.manual_seed(3)
+    codes = unpack_nibbles(quantise(torch.randn(SIZE, SIZE), group_size=SIZE).nibbles).reshape(SIZE, SIZE)
+    fig, ax = diagram(height=3.3)
+    _draw_inputs_side_by_side(ax, codes.tolist(), 0.75)
+    _draw_outputs_side_by_side(ax, codes.T.tolist(), 4.5)
+    save(fig, "week_2_day_3_layout")
+
+
+def _draw_inputs_side_by_side(ax: Axes, codes: list[list[int]], left: float) -> None:
+    label(ax, left - 0.55, 3.1, "inputs side by side", align="left", bold=True)
+    _draw_codes(ax, codes, left, lanes="blue")
+    label(ax, left + SIZE * CELL / 2, TOP + 0.17, "inputs →", size=8.5, colour="muted")
+    label(ax, left - 0.12, TOP - CELL / 2, "output 0", align="right", size=8.5, colour="blue")
+    label(ax, left - 0.12, TOP - 1.5 * CELL, "output 1", align="right", size=8.5, colour="muted")
+    for lane in range(LANES):
+        label(ax, left + (lane + 0.5) * CELL, 2.76, f"x{_below(lane)}", size=9, colour="orange")
+        arrow(
+            ax, (left + (lane + 0.5) * CELL, 2.66), (left + (lane + 0.5) * CELL, TOP + 0.02), colour="orange"
+        )
+    right = left + SIZE * CELL
+    arrow(ax, (right + 0.04, TOP - CELL / 2), (right + 0.3, TOP - CELL / 2))
+    box(ax, right + 0.32, TOP - 0.29, 0.46, 0.3, "Σ", colour="red", size=11)
+    label(ax, right + 0.55, TOP - 0.52, "across the\nregister", size=8.5, colour="red")
+
+
+def _draw_outputs_side_by_side(ax: Axes, codes: list[list[int]], left: float) -> None:
+    label(ax, left - 0.55, 3.1, "outputs side by side", align="left", bold=True)
+    _draw_codes(ax, codes, left, lanes="blue")
+    label(ax, left + SIZE * CELL / 2, TOP + 0.17, "outputs →", size=8.5, colour="muted")
+    label(ax, left - 0.38, TOP - CELL / 2, f"x{_below(0)}", size=9, colour="orange")
+    arrow(ax, (left - 0.28, TOP - CELL / 2), (left - 0.02, TOP - CELL / 2), colour="orange")
+    label(ax, left - 0.12, TOP - 1.5 * CELL, "input 1", align="right", size=8.5, colour="muted")
+    bottom = TOP - SIZE * CELL
+    for lane in range(LANES):
+        x = left + (lane + 0.5) * CELL
+        ax.plot([x, x], [TOP - CELL - 0.02, bottom - 0.08], color=COLOURS["green"], linewidth=1, alpha=0.8)
+    label(
+        ax, left, bottom - 0.2, "each lane is the sum of one output", align="left", size=8.5, colour="green"
+    )
+
+
+def _draw_codes(ax: Axes, codes: list[list[int]], left: float, lanes: str) -> None:
+    """A grid of codes whose first LANES cells are one register."""
+    for row, line in enumerate(codes):
+        for column, code in enumerate(line):
+            in_register = row == 0 and column < LANES
+            corner = (left + column * CELL, TOP - (row + 1) * CELL)
+            ax.add_patch(
+                Rectangle(
+                    corner,
+                    CELL,
+                    CELL,
+                    facecolor=PALE[lanes if in_register else "muted"],
+                    edgecolor=COLOURS["line"],
+                    linewidth=0.8,
+                )
+            )
+            ax.text(
+                corner[0] + CELL / 2,
+                corner[1] + CELL / 2,
+                str(code),
+                ha="center",
+                va="center",
+                size=8,
+                family=MONOSPACE,
+                color=COLOURS["ink" if in_register else "muted"],
+            )
+    register = Rectangle(
+        (left, TOP - CELL), LANES * CELL, CELL, fill=False, edgecolor=COLOURS[lanes], linewidth=2
+    )
+    ax.add_patch(register)
+
+
+def _below(number: int) -> str:
+    return "₀₁₂₃₄₅₆₇"[number]
+
+
+def draw_bytes() -> None:
+    """Bytes a weight of a matrix 576 → 1536, counted on the arrays of each form."""
+    weight = torch.zeros(1536, 576)
+    stored = quantise(weight)
+    packed, torchs = pack_outputs(stored), TorchInt4Matmul(stored)
+    forms = {
+        "float32": (weight.nbytes, 0),
+        "bfloat16": (weight.bfloat16().nbytes, 0),
+        "Day 2.2's form": (stored.nibbles.nbytes, stored.scales.nbytes + stored.minima.nbytes),
+        "the kernel's form": (packed.nibbles.nbytes, packed.scales.nbytes + packed.minima.nbytes),
+        "torch's form": (torchs.codes.nbytes, torchs.scales_and_zeros.nbytes),
+    }
+    fig, ax = new_figure(height=2.1)
+    for place, (numbers, rest) in enumerate(forms.values()):
+        first, second = numbers / weight.numel(), rest / weight.numel()
+        ax.barh(place, first, color=COLOURS["blue" if rest else "muted"], height=0.62)
+        ax.barh(
+            place, second, left=first, color=COLOURS["orange"], height=0.62, hatch="///", edgecolor="white"
+        )
+        ax.text(first + second + 0.05, place, f"{first + second:g}", va="center", size=9)
+    ax.set_yticks(range(len(forms)), list(forms))
+    ax.tick_params(axis="y", length=0, labelcolor=COLOURS["ink"])
+    ax.set(xlim=(0, 4.4), xlabel="bytes a weight")
+    ax.invert_yaxis()
+    save(fig, "week_2_day_3_bytes")
+
+
+if __name__ == "__main__":
+    draw()
