@@ -14,7 +14,7 @@ from tiny_llm.quantize import quantise, unpack_nibbles
 SIZE = 8
 LANES = 4
 CELL = 0.27
-TOP = 2.3
+TOP = 2.75
 
 
 def draw() -> None:
@@ -26,22 +26,22 @@ def draw_layouts() -> None:
     """The same small matrix twice, with the register that one instruction works on."""
     torch.manual_seed(3)
     codes = unpack_nibbles(quantise(torch.randn(SIZE, SIZE), group_size=SIZE).nibbles).reshape(SIZE, SIZE)
-    fig, ax = diagram(height=3.3)
+    fig, ax = diagram(height=3.75)
     _draw_inputs_side_by_side(ax, codes.tolist(), 0.75)
     _draw_outputs_side_by_side(ax, codes.T.tolist(), 4.5)
     save(fig, "week_2_day_3_layout")
 
 
 def _draw_inputs_side_by_side(ax: Axes, codes: list[list[int]], left: float) -> None:
-    label(ax, left - 0.55, 3.1, "inputs side by side", align="left", bold=True)
-    _draw_codes(ax, codes, left, lanes="blue")
-    label(ax, left + SIZE * CELL / 2, TOP + 0.17, "inputs →", size=8.5, colour="muted")
+    label(ax, left - 0.6, 3.55, "inputs side by side", align="left", bold=True)
+    _draw_codes(ax, codes, left)
+    label(ax, left + 6 * CELL, TOP + 0.17, "inputs →", size=8.5, colour="muted")
     label(ax, left - 0.12, TOP - CELL / 2, "output 0", align="right", size=8.5, colour="blue")
     label(ax, left - 0.12, TOP - 1.5 * CELL, "output 1", align="right", size=8.5, colour="muted")
     for lane in range(LANES):
-        label(ax, left + (lane + 0.5) * CELL, 2.76, f"x{_below(lane)}", size=9, colour="orange")
+        label(ax, left + (lane + 0.5) * CELL, 3.21, f"x{_below(lane)}", size=9, colour="orange")
         arrow(
-            ax, (left + (lane + 0.5) * CELL, 2.66), (left + (lane + 0.5) * CELL, TOP + 0.02), colour="orange"
+            ax, (left + (lane + 0.5) * CELL, 3.11), (left + (lane + 0.5) * CELL, TOP + 0.02), colour="orange"
         )
     right = left + SIZE * CELL
     arrow(ax, (right + 0.04, TOP - CELL / 2), (right + 0.3, TOP - CELL / 2))
@@ -50,23 +50,22 @@ def _draw_inputs_side_by_side(ax: Axes, codes: list[list[int]], left: float) -> 
 
 
 def _draw_outputs_side_by_side(ax: Axes, codes: list[list[int]], left: float) -> None:
-    label(ax, left - 0.55, 3.1, "outputs side by side", align="left", bold=True)
-    _draw_codes(ax, codes, left, lanes="blue")
-    label(ax, left + SIZE * CELL / 2, TOP + 0.17, "outputs →", size=8.5, colour="muted")
+    label(ax, left - 0.6, 3.55, "outputs side by side", align="left", bold=True)
+    _draw_codes(ax, codes, left, columns="green")
+    label(ax, left + 6 * CELL, TOP + 0.17, "outputs →", size=8.5, colour="muted")
     label(ax, left - 0.38, TOP - CELL / 2, f"x{_below(0)}", size=9, colour="orange")
     arrow(ax, (left - 0.28, TOP - CELL / 2), (left - 0.02, TOP - CELL / 2), colour="orange")
     label(ax, left - 0.12, TOP - 1.5 * CELL, "input 1", align="right", size=8.5, colour="muted")
     bottom = TOP - SIZE * CELL
     for lane in range(LANES):
         x = left + (lane + 0.5) * CELL
-        ax.plot([x, x], [TOP - CELL - 0.02, bottom - 0.08], color=COLOURS["green"], linewidth=1, alpha=0.8)
-    label(
-        ax, left, bottom - 0.2, "each lane is the sum of one output", align="left", size=8.5, colour="green"
-    )
+        arrow(ax, (x, bottom - 0.02), (x, bottom - 0.24), colour="green")
+        label(ax, x, bottom - 0.33, f"y{_below(lane)}", size=9, colour="green")
+    label(ax, left + 4.4 * CELL, bottom - 0.3, "a sum in every lane", align="left", size=8.5, colour="green")
 
 
-def _draw_codes(ax: Axes, codes: list[list[int]], left: float, lanes: str) -> None:
-    """A grid of codes whose first LANES cells are one register."""
+def _draw_codes(ax: Axes, codes: list[list[int]], left: float, columns: str = "muted") -> None:
+    """A grid of codes whose first LANES cells are one register; `columns` tints the cells below it."""
     for row, line in enumerate(codes):
         for column, code in enumerate(line):
             in_register = row == 0 and column < LANES
@@ -76,7 +75,7 @@ def _draw_codes(ax: Axes, codes: list[list[int]], left: float, lanes: str) -> No
                     corner,
                     CELL,
                     CELL,
-                    facecolor=PALE[lanes if in_register else "muted"],
+                    facecolor=PALE["blue" if in_register else columns if column < LANES else "muted"],
                     edgecolor=COLOURS["line"],
                     linewidth=0.8,
                 )
@@ -92,7 +91,7 @@ def _draw_codes(ax: Axes, codes: list[list[int]], left: float, lanes: str) -> No
                 color=COLOURS["ink" if in_register else "muted"],
             )
     register = Rectangle(
-        (left, TOP - CELL), LANES * CELL, CELL, fill=False, edgecolor=COLOURS[lanes], linewidth=2
+        (left, TOP - CELL), LANES * CELL, CELL, fill=False, edgecolor=COLOURS["blue"], linewidth=2
     )
     ax.add_patch(register)
 

@@ -60,14 +60,14 @@ def tile_mask(
     """What to add to the scores of one tile, or None when the tile hides nothing.
 
     Args:
-        mask: [L, S], [B, 1 or H, L, S] or None.
+        mask: float32 [L, S], [B, 1 or H, L, S] or None.
         causal: whether query i is also kept from the keys after S − L + i.
         queries: which of the L queries; keys: which of the S keys. Both with a start and a stop.
         like: an array on the device where the result is wanted.
 
     Returns:
-        [..., queries, keys]: the piece of ``mask``, with −inf where the causal rule hides a key. ``mask`` itself
-        stays as it is.
+        float32 [..., queries, keys]: the piece of ``mask``, with −inf where the causal rule hides a key. ``mask``
+        itself stays as it is.
     """
     piece = None if mask is None else mask[..., queries, keys]
     # Key k is hidden from query q if k > S − L + q; within the tile that is a triangle again.
@@ -91,8 +91,8 @@ def flash_attention(
 ) -> Tensor:
     """Grouped attention, tile by tile; equal to `scaled_dot_product_attention_grouped`.
 
-    No array that it makes is larger than the query, the keys or the scores of one tile, even if a mask is given. Key
-    tiles that the causal rule hides from all queries of a tile are not computed.
+    No array that it makes is larger than the query, the keys or the scores of one tile in all heads, even if a mask
+    is given. Key tiles that the causal rule hides from all queries of a tile are not computed.
 
     Args:
         query: [B, H, L, D].

@@ -48,6 +48,50 @@ def grouped(
     return out
 
 
+def lives_on(heads: Heads, scale: float | None, mask: np.ndarray, tile: int) -> np.ndarray:
+    """What a state that outlives its tile of queries gives; L is a multiple of `tile`."""
+    query, key, value = heads
+    (B, H, L, D), Hkv = query.shape, key.shape[1]
+    keys, values = (x.repeat(H // Hkv, axis=1) for x in (key, value))
+    scores = query @ keys.swapaxes(2, 3) * (1 / np.sqrt(D) if scale is None else scale) + mask
+    out = np.zeros((B, H, L, D))
+    for stop in range(tile, L + 1, tile):
+        # A row goes on from what the rows in its place in the earlier tiles have left.
+        seen = np.concatenate([scores[:, :, end - tile : end] for end in range(tile, stop + 1, tile)], axis=3)
+        out[:, :, stop - tile : stop] = average(seen, np.tile(values, (1, 1, stop // tile, 1)))
+    return out
+
+
+def tile_suspects(
+    mask: np.ndarray | None, queries: slice, keys: slice, L: int, S: int
+) -> dict[str, np.ndarray]:
+    """What the usual mistakes would add to the scores of a causal tile."""
+    size = queries.stop - queries.start, keys.stop - keys.start
+    piece = np.zeros(size) if mask is None else mask[..., queries, keys]
+    first = S - L + queries.start - keys.start + 1
+
+    def stairs(diagonal: int) -> np.ndarray:
+        late = np.arange(size[1]) >= diagonal + np.arange(size[0])[:, None]
+        return piece + np.where(late, HIDDEN, 0.0)
+
+    wrong = {
+        "the causal rule is aligned at the top left: S − L is missing": stairs(first - (S - L)),
+        "one off: a token doesn't see itself (the first hidden key is one further)": stairs(first - 1),
+        "one off: a token sees the next one": stairs(first + 1),
+        "the tile's `keys.start` is not taken into account": stairs(first + keys.start),
+        "the tile's `queries.start` is not taken into account": stairs(first - queries.start),
+        "−inf everywhere, where only a part is hidden": piece + np.full(size, HIDDEN),
+    }
+    if first < 0:
+        wrong = {"a negative diagonal was cut off at 0: `triu` takes it as it is": stairs(0), **wrong}
+    if mask is not None:
+        wrong["the causal rule is not applied where there is a mask"] = piece
+        wrong["the caller's mask is lost: only the causal rule is there"] = np.broadcast_to(
+            np.where(np.arange(size[1]) >= first + np.arange(size[0])[:, None], HIDDEN, 0.0), piece.shape
+        )
+    return wrong
+
+
 def random_heads(
     seed: int, H: int = 6, Hkv: int = 2, L: int = 5, S: int = 7, B: int = 3, D: int = 8
 ) -> Heads:

@@ -6,9 +6,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coursekit.check import check, check_raises, check_untouched
+from coursekit.check import check, check_raises, check_shape, check_untouched
 
-from .flash_oracle import HIDDEN, average, causal, grouped, random_heads, random_mask, suspects
+from .flash_oracle import (
+    HIDDEN,
+    average,
+    causal,
+    grouped,
+    lives_on,
+    random_heads,
+    random_mask,
+    suspects,
+    tile_suspects,
+)
 from .softmax_oracle import RAMPS, cut, forgetful, random_scores
 
 
@@ -42,6 +52,18 @@ def test_task_1_four_keys_in_two_tiles_as_in_the_chapter(lab):
         name="the result",
         axes="rows D",
         suspects=forgetful(scores, values, tiles),
+    )
+
+
+def test_task_1_a_lower_tile_leaves_the_peak_where_it_is(lab):
+    scores, values = np.log([[1.0, 2.0, 8.0, 4.0]]), np.array([[10.0], [40.0], [30.0], [20.0]])
+    state = folded(lab, scores, values, [slice(2, 4), slice(0, 2)])
+    check(
+        state.peak,
+        np.log([[8.0]]),
+        name="peak after the chapter's second tile, then the first",
+        axes="rows 1",
+        suspects={"the peak fell: it is the higher of the old one and the tile's own": np.log([[2.0]])},
     )
 
 
@@ -113,6 +135,40 @@ def test_task_1_a_tile_that_a_row_cannot_see_leaves_no_trace(lab, hidden):
     )
 
 
+def test_task_1_each_row_has_a_peak_of_its_own(lab):
+    scores = np.array([[0.0, 0.5, -1.0, 1.0, 0.0, -0.5], [-200.0, -199.5, -201.0, -200.5, -199.0, -200.0]])
+    values = random_scores(278, keys=6)[1][0, 0]
+    expected = average(scores, values)
+    check(
+        folded(lab, scores, values, cut(6, 2, 4)).result(),
+        expected,
+        name="two rows at once, one with scores around 0, the other around −200",
+        axes="rows D",
+        suspects={
+            "one peak for all rows: the highest score is wanted in each row (`amax` along the last axis)": (
+                expected * [[1.0], [0.0]]
+            )
+        },
+    )
+
+
+def test_task_1_the_peak_of_a_hidden_row_is_not_zero(lab):
+    scores = np.array([[0.0, 0.5, -1.0, 1.0], [HIDDEN, HIDDEN, -200.5, -199.0]])
+    values = random_scores(279, keys=4)[1][0, 0]
+    expected = average(scores, values)
+    check(
+        folded(lab, scores, values, cut(4, 2)).result(),
+        expected,
+        name="two rows; row 1 doesn't see the first tile, and its scores in the second are around −200",
+        axes="rows D",
+        suspects={
+            "0 was remembered as the peak of a row that had seen no key: subtract 0 there, but keep −inf": (
+                expected * [[1.0], [0.0]]
+            )
+        },
+    )
+
+
 def test_task_1_a_row_that_sees_nothing_at_all_yields_zeros(lab):
     scores, values = random_scores(246)
     scores[:, :, 1], scores[1, :, 3] = HIDDEN, HIDDEN
@@ -129,7 +185,7 @@ def test_task_1_values_in_a_small_dtype_are_gathered_in_float32(lab, dtype):
     scores, values = random_scores(247)
     rounded = lab.numpy(lab.array(values, dtype)).astype(np.float64)
     state = folded(lab, scores, values, cut(9, 4), dtype)
-    name = f"the result for values in {dtype}, which is float32 and not rounded on the way"
+    name = f"the result for values in {dtype}: widen them to float32, and round neither them nor the weights"
     check(state.result(), average(scores, rounded), name=name, axes="B heads rows D")
 
 
@@ -150,12 +206,19 @@ def check_tiles(
             expected = whole[..., queries, keys]
             if added is None and not expected.any():
                 continue  # nothing to add: whether an array of zeros would do is another test's question
-            check(added, expected, name=name, axes=axes)
+            returned = added is not None
+            assert returned or mask is None, (
+                f"{name}: None, although there is a mask; was the caller's mask lost, because the causal rule "
+                "hides nothing here?"
+            )
+            assert returned, f"{name}: None, although the causal rule hides keys in this tile"
+            wrong = tile_suspects(mask, queries, keys, L, S) if is_causal else None
+            check(added, expected, name=name, axes=axes, suspects=wrong)
     if mask is not None:
         check_untouched(given, mask, name="the mask")
 
 
-@pytest.mark.parametrize("tile", [(1, 1), (2, 3), (3, 2), (4, 4), (50, 50)], ids=str)
+@pytest.mark.parametrize("tile", [(2, 3), (3, 2), (4, 4), (50, 50), (1, 1)], ids=str)
 @pytest.mark.parametrize(("L", "S"), [(3, 5), (7, 7), (4, 9), (1, 6), (6, 4)])
 def test_task_2_the_causal_rule_within_a_tile(lab, L, S, tile):
     check_tiles(lab, causal(L, S), None, True, tile)
@@ -171,7 +234,8 @@ def test_task_2_what_hides_nothing_needs_no_array(lab):
     }
     for where, (is_causal, queries, keys) in tiles.items():
         added = lab.flash_attention.tile_mask(None, is_causal, queries, keys, 5, 7, like)
-        assert added is None, f"a tile {where} hides nothing: None expected, {type(added).__name__} found"
+        found = type(added).__name__
+        assert found == "NoneType", f"a tile {where} hides nothing: None expected, {found} found"
 
 
 MASKS = {"L S": (5, 7), "B 1 L S": (3, 1, 5, 7), "B H L S": (3, 4, 5, 7)}
@@ -220,6 +284,23 @@ def check_attention(lab: Any, heads: Any, name: str, **options: Any) -> None:
         name=name,
         axes="B H L D",
         suspects=suspects(query, key, value, scale, mask, is_causal),
+    )
+
+
+@pytest.mark.parametrize("is_causal", [False, True], ids=["full", "causal"])
+def test_task_3_each_tile_of_queries_begins_with_nothing(lab, is_causal):
+    query, key, value = heads = random_heads(280, L=9, S=11)
+    rule = causal(9, 11) if is_causal else np.zeros((9, 11))
+    leak = "only the first tile of queries is right: does the state live on from one tile to the next?"
+    check(
+        attend(lab, *heads, causal=is_causal, query_tile=3, key_tile=4),
+        grouped(*heads, mask=rule),
+        name="9 queries, 11 keys, tiles of 3 queries and 4 keys" + ", causal" * is_causal,
+        axes="B H L D",
+        suspects={
+            leak: lambda: lives_on(heads, None, rule, tile=3),
+            **suspects(query, key, value, is_causal=is_causal),
+        },
     )
 
 
@@ -282,7 +363,7 @@ def test_task_3_small_floats_are_computed_in_float32_and_rounded_once(lab, dtype
     # Half of the last place of a result: bfloat16 has 8 binary places, float16 11.
     near = {"bfloat16": 2**-8, "float16": 2**-11}[dtype] * 1.05
     expected = grouped(query, key, value, scale=0.3, mask=causal(5, 7))
-    name = f"attention in {dtype}, computed in float32"
+    name = f"attention of {dtype} inputs: scores, weights and sums in float32, rounded to {dtype} once, at the end"
     check(actual, expected, name=name, axes="B H L D", dtype=dtype, rtol=near, atol=1e-5)
 
 
@@ -291,13 +372,14 @@ def test_task_3_hidden_tiles_are_not_computed(lab):
     expected = grouped(query, key, value, mask=causal(12, 20))[:, :, :8]
     key[:, :, 16:], value[:, :, 16:] = np.nan, np.nan
     actual = attend(lab, query, key, value, causal=True, query_tile=4, key_tile=4)
-    check(
-        actual[:, :, :8],
-        expected,
-        name="the first two of three tiles of queries; the last tile of keys, which they don't see, is full of NaN "
-        "and must not be computed for them",
-        axes="B H L D",
+    name = "the first two of three tiles of queries, which don't see the last tile of keys"
+    seen = check_shape(actual, query.shape, name="the result", axes="B H L D")[:, :, :8]
+    clean = not np.isnan(seen).any()
+    assert clean, (
+        f"{name}: NaN found. That tile's keys and values are NaN here: it was computed for queries from which the "
+        "causal rule hides it whole. Where must the inner loop stop?"
     )
+    check(actual[:, :, :8], expected, name=name, axes="B H L D")
 
 
 def test_task_3_queries_before_the_first_key_are_not_computed(lab):
@@ -305,7 +387,9 @@ def test_task_3_queries_before_the_first_key_are_not_computed(lab):
     query[:, :, :8] = np.nan
     expected = grouped(np.nan_to_num(query), key, value, mask=causal(14, 5))
     actual = attend(lab, query, key, value, causal=True, query_tile=4, key_tile=2)
-    name = "14 causal queries on 5 keys; the first two tiles of queries see none, so that their NaN must not matter"
+    name = "14 causal queries on 5 keys; the first two tiles of queries see none"
+    clean = not np.isnan(check_shape(actual, query.shape, name=name, axes="B H L D")).any()
+    assert clean, f"{name}: NaN found. Those queries are NaN here: a tile of keys was computed for them"
     check(actual, expected, name=name, axes="B H L D")
 
 
