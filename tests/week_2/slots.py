@@ -95,18 +95,19 @@ class Rows:
             return batch
 
         def with_its_padding() -> np.ndarray:
-            batch = self.lab.numpy(actual).astype(np.float64)
-            for slot, part in enumerate(parts):
-                batch[slot, :, S - part.shape[1] :] = part
-            return batch
+            right, found = aligned(parts, S), self.lab.numpy(actual)
+            if found.shape != right.shape:
+                return right
+            own = aligned([np.ones_like(part) for part in parts], S) == 1
+            return np.where(own, right, found)
 
         suspects = {
             "the rows are aligned on the left": lambda: aligned(parts, S, left=True),
             "the rows of idle slots were not ignored": with_idle_rows,
             "the padding is not zeros, but what lay in memory": with_its_padding,
         }
-        if max(self.lengths) < L:
-            columns = max(self.lengths)
+        columns = max(self.lengths)
+        if columns < L:
             suspects["S is not at least L"] = lambda: aligned(parts, columns)
         return suspects
 
