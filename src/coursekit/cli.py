@@ -31,7 +31,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "borrow from the reference what earlier days still lack",
     ),
     "main": ("coursekit.programs.main:main", "answer one prompt with the model"),
-    "batch-main": ("coursekit.programs.batch_main:batch_main", "answer a fixed set of prompts, several at a time"),
+    "batch-main": (
+        "coursekit.programs.batch_main:batch_main",
+        "answer a fixed set of prompts, several at a time",
+    ),
     "smoke": ("coursekit.programs.smoke:smoke", "run the engine's stages and compare their tokens and speed"),
     "bench": ("coursekit.benches:bench", "measure what each step of Week 2 gains"),
     "doctor": ("coursekit.programs.doctor:doctor", "say what this machine offers and what is missing"),

@@ -51,14 +51,15 @@ def bench(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="The JSON file to write; the picture goes beside it. [default: .course/bench/week_2.json]"
+            help="The JSON file to write; the picture goes beside it. Otherwise .course/bench/week_2.json."
         ),
     ] = None,
 ) -> None:
     """Measure what each step of Week 2 gains on this machine.
 
-    Rows take turns, round after round; a table shows the medians. Close other programs first. Ctrl-C stops early and
-    keeps what is measured.
+    Rows take turns, round after round; the tables show medians. Close other programs first.
+
+    Ctrl-C stops early and keeps what is measured.
     """
     console, progress = Console(highlight=False), Console(stderr=True, highlight=False)
     with running(impl) as course:
