@@ -91,7 +91,7 @@ FAULTS = {
         "find stands 0 times in shapes.py",
     ),
     "find is there twice": (
-        ("task_1", "why", "shapes.py", "size.width", "1"),
+        ("task_1", "why", "shapes.py", "size.", "1"),
         "find stands 2 times in shapes.py",
     ),
     "no such file": (("task_1", "why", "shape.py", AREA, "x"), "tiny_llm has no file 'shape.py'"),
@@ -103,6 +103,15 @@ FAULTS = {
     "no reason": (("task_1", " ", "shapes.py", AREA, "x"), "why and find must not be empty"),
     "not Python": (("task_1", "why", "shapes.py", AREA, "return ("), "is not Python"),
 }
+
+
+def test_text_that_other_functions_hold_too_is_planted_in_the_tasks_own(course):
+    solution = course.solution() / "shapes.py"
+    twin = f"\n\ndef twin(size):\n    {AREA}\n"
+    write(solution, solution.read_text(encoding="utf-8") + twin)
+    found = run(mutants, course, day="1.1")
+    assert found.problems == []
+    assert "4 of 4 mutants found" in found.checked
 
 
 @pytest.mark.parametrize(("entry", "problem"), FAULTS.values(), ids=FAULTS.keys())

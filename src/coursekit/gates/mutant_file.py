@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from coursekit.editing.source import function_source
 from coursekit.manifest import Lesson, Task
 from coursekit.paths import Course
 
@@ -20,6 +21,8 @@ OPTIONAL = ("package",)
 @dataclass(frozen=True)
 class Mutant:
     """One mistake: where `find` stands in the package's `file`, `replace` is put.
+
+    Text that stands in the file several times is looked for in the task's own functions alone.
 
     place: file and line of its entry, to name it in messages.
     content: the whole file with the mistake in it.
@@ -79,7 +82,8 @@ class MutantFile:
             self.problems.append(f"{place}: {fault}")
             return None
         package = entry.get("package", "tiny_llm")
-        content = self._source(entry).replace(entry["find"], entry["replace"])
+        source, passage = self._source(entry), self._passage(entry)
+        content = source.replace(passage, passage.replace(entry["find"], entry["replace"]))
         try:
             compile(content, entry["file"], "exec", dont_inherit=True)
         except (SyntaxError, ValueError) as error:
@@ -103,10 +107,19 @@ class MutantFile:
             return f"{package} has no file {entry['file']!r}"
         if entry["find"] == entry["replace"]:
             return f"{entry['why']!r} changes nothing: find and replace are equal"
-        found = self._source(entry).count(entry["find"])
+        found = self._passage(entry).count(entry["find"])
         if found != 1:
             return f"{entry['why']!r}: find stands {found} times in {entry['file']}, not once"
         return None
+
+    def _passage(self, entry: dict[str, Any]) -> str:
+        """Where `find` is looked for: the whole file, or the only one of the task's functions that has it."""
+        source, find = self._source(entry), entry["find"]
+        if source.count(find) <= 1:
+            return source
+        refs = [ref for ref in self._tasks[entry["task"]].implements if ref.file == entry["file"]]
+        own = [text for ref in refs if find in (text := function_source(source, ref.qualname, ref.file))]
+        return own[0] if len(own) == 1 else source
 
     def _source(self, entry: dict[str, Any]) -> str:
         content = self._reference[entry.get("package", "tiny_llm")][entry["file"]]
