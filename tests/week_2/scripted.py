@@ -28,12 +28,15 @@ class CachingModel(ScriptedModel):
 
     def hidden(self, tokens: Any, positions: Any, caches: Any = None) -> Any:
         """States [1, L, 3] as the scripted model gives them for the whole sequence, its last L rows."""
-        assert "int" in self.lab.dtype(tokens), f"token ids must be integers, not {self.lab.dtype(tokens)}"
         ids = self.lab.numpy(tokens)
         assert ids.ndim == 2, f"the model takes token ids [B, L]; these are {list(ids.shape)}"
         assert len(ids) == 1, f"one sequence is one row; these are {len(ids)}"
-        assert ids.shape[1] > 0, "the model was run on no token at all"
+        assert ids.size, (
+            "the model was run on no token at all: the one chosen last is in no cache yet, so it has to go in"
+        )
+        assert "int" in self.lab.dtype(tokens), f"token ids must be integers, not {self.lab.dtype(tokens)}"
         self._accept(caches)
+        self._count(ids.shape[1])
         self._locate(positions, ids.shape[1])
         self.calls.append(ids[0].tolist())
         self.known += ids[0].tolist()
@@ -53,13 +56,25 @@ class CachingModel(ScriptedModel):
             assert same, f"these are not the caches that hold the {len(self.known)} tokens so far"
         self.caches = caches
 
+    def _count(self, count: int) -> None:
+        """First the whole prompt comes, then one token at a time."""
+        if not self.known:
+            assert count == self.prompt_length, (
+                f"the first call brings the whole prompt, {self.prompt_length} tokens; this one brought {count}"
+            )
+            return
+        assert count == 1, (
+            f"{count} tokens were given to a model whose caches hold {len(self.known)}: since the last call only one "
+            "is new, and what the caches hold must not go in again"
+        )
+
     def _locate(self, positions: Any, count: int) -> None:
         """The new tokens stand behind those that the caches hold."""
         row = positions[0] if isinstance(positions, list) else positions
         places = list(range(row.start or 0, row.stop)) if isinstance(row, slice) else self.lab.numpy(row)
         expected = list(range(len(self.known), len(self.known) + count))
         assert [int(place) for place in np.ravel(places)] == expected, (
-            f"the caches hold {len(self.known)} tokens, so {count} new ones stand at {_span(expected)}; "
+            f"the caches hold {len(self.known)} tokens, so the next stand at {_span(expected)}; "
             f"the positions given are {_span([int(place) for place in np.ravel(places)])}"
         )
 
