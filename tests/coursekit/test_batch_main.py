@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from coursekit.programs import batch_main
+from coursekit.programs import batch_main, slots_view
 from coursekit.programs.answers import Answer, CopyCounter, Speed, measure
 from coursekit.programs.batch_forms import Form, Limits, Watch
 from coursekit.programs.engine import Engine, Timing
@@ -128,11 +128,18 @@ def test_the_view_says_who_decodes_who_prefills_and_who_waits(terminal: Console)
     assert slots["1 waiting"][2:7] == ["·", "0", "of", "3", "answered"]
 
 
-def test_a_request_that_is_ready_while_all_slots_are_taken_waits(terminal: Console) -> None:
-    decoding, ready = answer(1, output=[7]), answer(2, length=3, computed=3, output=[7])
-    with SlotsView(terminal, [decoding, ready], max_tokens=6) as view:
-        view.step([decoding], ready, set())
-    assert "waits for a slot" in shown(terminal)
+def test_a_prompt_that_gets_no_further_waits_for_a_slot(
+    terminal: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slots_view, "SECONDS_BETWEEN", 0.0)
+    decoding, long, short = answer(1, output=[7]), answer(2, length=9, computed=4), answer(3, length=3)
+    with SlotsView(terminal, [decoding, long, short], max_tokens=6) as view:
+        view.step([decoding], long, set())
+        assert "waits for a slot" not in shown(terminal)
+        view.step([decoding], long, set())
+        assert shown(terminal).count("waits for a slot") == 1
+        view.step([decoding], short, set())
+        assert shown(terminal).count("waits for a slot") == 2
 
 
 def test_in_a_pipe_the_view_is_one_plain_line_an_answer() -> None:

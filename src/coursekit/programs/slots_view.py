@@ -32,6 +32,8 @@ class SlotsView:
         self._shown_at = 0.0
         self._begun: set[Answer] = set()  # in a slot, or prefilled, at least once
         self._done: set[Answer] = set()
+        self._prefilling: Answer | None = None
+        self._computed = 0  # tokens of its prompt, one step ago
 
     def __enter__(self) -> SlotsView:
         if self._live is not None:
@@ -54,19 +56,29 @@ class SlotsView:
         """
         self._begun.update(answer for answer in (*slots, prefilling) if answer is not None)
         new, self._done = finished - self._done, finished
+        waits = self._waits(prefilling)
         if self._live is None:
             for answer in sorted(new, key=lambda each: each.number):
                 self._console.print(self._line(answer), highlight=False, soft_wrap=True, markup=False)
         elif time.perf_counter() - self._shown_at >= SECONDS_BETWEEN:
-            self._live.update(self._table(slots, prefilling), refresh=True)
+            self._live.update(self._table(slots, prefilling, waits), refresh=True)
             self._shown_at = time.perf_counter()
+
+    def _waits(self, prefilling: Answer | None) -> bool:
+        """Whether this step has computed nothing of the prompt whose turn it was: its last chunk waits for a slot."""
+        before = self._computed if prefilling is self._prefilling else 0
+        self._prefilling = prefilling
+        self._computed = 0 if prefilling is None else prefilling.computed
+        return self._computed == before
 
     def _line(self, answer: Answer) -> str:
         seconds = answer.timing.arrivals[-1] - answer.timing.started
         done = f"{len(self._done)} of {len(self._answers)} answered"
         return f"{done}: number {answer.number}, {len(answer.output)} tokens, after {seconds:.1f} s"
 
-    def _table(self, slots: Sequence[Answer | None], prefilling: Answer | None) -> RenderableType:
+    def _table(
+        self, slots: Sequence[Answer | None], prefilling: Answer | None, waits: bool
+    ) -> RenderableType:
         table = Table(box=None, pad_edge=False, show_header=False, expand=True)
         table.add_column(no_wrap=True)
         table.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
@@ -74,7 +86,7 @@ class SlotsView:
             table.add_column(no_wrap=True)
         for number, answer in enumerate(slots, start=1):
             self._add_decoding(table, number, answer)
-        self._add_prefilling(table, prefilling, waits=prefilling in slots)
+        self._add_prefilling(table, None if prefilling in slots else prefilling, waits)
         return Group(table, self._summary())
 
     def _add_decoding(self, table: Table, number: int, answer: Answer | None) -> None:
@@ -89,12 +101,11 @@ class SlotsView:
 
     def _add_prefilling(self, table: Table, answer: Answer | None, waits: bool) -> None:
         name = Text("next", "bold")
-        if answer is None or waits:
+        if answer is None:
             table.add_row(name, Text("–", "dim"))
             return
         total = len(answer.prompt_ids)
-        ready = answer.computed == total
-        state = Text("waits for a slot" if ready else "prefilling", "yellow" if ready else "magenta")
+        state = Text("waits for a slot", "yellow") if waits else Text("prefilling", "magenta")
         bar = _bar(answer.computed / total, "magenta")
         table.add_row(name, _title(answer), state, bar, Text(f"{answer.computed} of {total}"))
 
