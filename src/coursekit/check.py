@@ -40,6 +40,7 @@ def check(
     framework: str | None = None,
     suspects: Suspects | None = None,
     inputs: Mapping[str, Any] | None = None,
+    nan: str | None = None,
 ) -> None:
     """Compare in this order: ``None``, type, shape, dtype, NaN and infinity, values.
 
@@ -57,6 +58,7 @@ def check(
         suspects: mistake -> the array that it would give (or a function that computes it); named as the likely
             cause when it is what the learner got. For a tuple, each gives a tuple.
         inputs: name -> array that went in; named when it came back unchanged.
+        nan: the likely cause of a NaN, where the test has put NaN into what must not be read.
 
     Raises:
         CheckFailed: they differ.
@@ -84,6 +86,7 @@ def check(
                 framework=framework,
                 suspects=_part_of_each(suspects or {}, position),
                 inputs=inputs,
+                nan=nan,
             )
         return
     default = TOLERANCES.get(dtype or "float32", TOLERANCES["float32"])
@@ -94,6 +97,7 @@ def check(
         atol=default[1] if atol is None else atol,
         suspects=suspects,
         inputs=inputs,
+        nan=nan,
     )
     comparison.run(actual, np.asarray(expected), dtype, framework)
 

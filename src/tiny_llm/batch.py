@@ -30,7 +30,7 @@ class Request:
 
     @property
     def ready(self) -> bool:
-        """Whether the whole prompt is computed, and with it the first token of the output."""
+        """Whether the whole prompt is computed; the first token of the output comes with its last chunk."""
         raise NotImplementedError("Week 2 Day 7 Task 1: A request")
 
     @property

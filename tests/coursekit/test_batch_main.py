@@ -87,6 +87,7 @@ def test_the_copy_counter_passes_calls_on_and_finds_the_batchs_caches() -> None:
     assert counter.hidden("tokens", slice(0, 5), [SimpleNamespace()]) == "hidden"
     assert counter.hidden("tokens", slice(0, 5)) == "hidden"
     assert counter.bytes_copied == 7
+    assert counter.decodes == 1
     assert counter.logits(1) == 2
     assert [caches is batch for _, _, caches in calls] == [True, False, False]
 

@@ -141,3 +141,10 @@ def test_an_input_that_came_back_is_recognised():
 def test_a_list_that_is_shifted_or_cut_is_recognised(actual, says):
     cause = find_plain_cause(actual, [1, 2, 3, 4])
     assert (cause is None) if says is None else says in (cause or "")
+
+
+@pytest.mark.parametrize(
+    ("actual", "expected"), [([5, 1, 1], [1, 1, 1]), ([3, 1], [1, 2]), ([[1], [], []], [[], [], []])]
+)
+def test_a_row_of_equal_items_is_not_said_to_be_off_by_one(actual, expected):
+    assert find_plain_cause(actual, expected) is None

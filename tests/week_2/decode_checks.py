@@ -42,8 +42,15 @@ def check_fold(
     weights, new_peak, new_total, rescaled = folded(scores[:seen], peak, total, out)
     added = weights.sum()
     own = filled_up(np.exp(scores[:seen] - scores[:seen].max()))
-    options: dict[str, Any] = {"dtype": None, "atol": 1e-6}
-    check_numpy(actual[1], [new_peak], name=f"{PEAK} {where}", **options)
+    behind_seen = (
+        "a score from `seen` on was taken in, or what was there before doesn't count exp(old peak − new peak)"
+    )
+    options: dict[str, Any] = {"dtype": None, "atol": 1e-6, "nan": behind_seen}
+    wrong_peaks = {
+        "the peak has fallen: an earlier tile had a higher score": [scores[:seen].max()],
+        "peak and total are returned in the wrong order": [new_total],
+    }
+    check_numpy(actual[1], [new_peak], name=f"{PEAK} {where}", suspects=wrong_peaks, **options)
     check_numpy(
         actual[0],
         filled_up(weights),
@@ -56,7 +63,8 @@ def check_fold(
         **options,
     )
     behind = actual[0][seen:]
-    check_numpy(behind, np.zeros(len(behind)), name=f"the weights of keys not seen {where}", rtol=0, atol=0)
+    name = f"the weights of keys not seen {where} (exponentials leaves something tiny there: write 0)"
+    check_numpy(behind, np.zeros(len(behind)), name=name, rtol=0, atol=0)
     wrong_totals = {
         "what was there before is not rescaled": [total + added],
         "what was there before is forgotten": [added],
@@ -81,19 +89,34 @@ def check_parts(cpu_kernel: Any, past: Past, count: int, where: str) -> None:
     query = stored(past.query, "float32").reshape(B, Hkv, G * L, D)
     key, value = (with_nan_behind(x, "float32", axis=2) for x in (past.key, past.value))
     cpu_kernel.attend_parts(query, key, value, L, S, np.float32(past.scale), out, peaks, totals)
+    right = past.parts(count)
     wrong = {
-        "every query sees every key": past.parts(count, np.zeros((L, S))),
-        "query i sees keys up to i instead of S − L + i": past.parts(count, top_left(L, S)),
-        "query i of the Q stands for token i % L, not i // (H/Hkv)": past.parts(count, by_query(G, L, S)),
+        "a query doesn't see its own key": past.parts(count, causal(L, S, shift=-1)),
+        "a part goes on into the keys of the next": past.parts(count, whole_tiles=True),
+        "out is divided by the total already": (
+            right[0] / np.maximum(right[2], 1e-30)[..., None],
+            *right[1:],
+        ),
+        "where a query sees nothing of a tile, its raw scores were taken for weights": (
+            right[0] + past.leftovers(count),
+            *right[1:],
+        ),
     }
-    check(
-        (peaks, totals, out),
-        past.parts(count)[1:] + past.parts(count)[:1],
-        name=f"(peaks, totals, out) {where}",
-        framework="numpy",
-        atol=2e-5,
-        suspects={cause: parts[1:] + parts[:1] for cause, parts in wrong.items()} if L > 1 else None,
-    )
+    if L > 1:
+        wrong |= {
+            "every query sees every key": past.parts(count, np.zeros((L, S))),
+            "query i sees keys up to i instead of S − L + i": past.parts(count, top_left(L, S)),
+            "query i of the Q stands for token i % L, not i // (H/Hkv)": past.parts(count, by_query(G, L, S)),
+        }
+    for place, (name, array) in enumerate((("out", out), ("peaks", peaks), ("totals", totals))):
+        check_numpy(
+            array,
+            right[place],
+            name=f"{name} {where}",
+            atol=2e-5,
+            suspects={cause: parts[place] for cause, parts in wrong.items()},
+            nan=f"{name} was not written everywhere, or keys behind the past were read",
+        )
 
 
 def fused_cache(lab: Any, capacity: int = 4) -> Any:

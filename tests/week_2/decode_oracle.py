@@ -72,11 +72,14 @@ class Past:
         key, value = (random_numbers(seed + n, B, Hkv, S, D, dtype=dtype) for n in (1, 2))
         return cls(query, key, value, 0.4)
 
-    def parts(self, count: int, mask: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def parts(
+        self, count: int, mask: np.ndarray | None = None, whole_tiles: bool = False
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """What `attend_parts` must write: out [B, Hkv, parts, Q, D], peaks and totals [B, Hkv, parts, Q].
 
         Args:
             mask: [L, S] or [G, L, S]; the causal one when None.
+            whole_tiles: the mistake of going on to the end of a part's last tile.
         """
         (B, Hkv, G, L, D), S = self.query.shape, self.key.shape[2]
         mask = causal(L, S) if mask is None else mask
@@ -85,12 +88,28 @@ class Past:
         out, peaks = np.zeros((B, Hkv, count, G * L, D)), np.full((B, Hkv, count, G * L), HIDDEN)
         totals = np.zeros_like(peaks)
         for part, (first, last) in enumerate(pairwise(edges)):
+            if whole_tiles:
+                last = min(S, first + -(-(last - first) // TILE) * TILE)
             some = scores[..., first:last].reshape(B, Hkv, G * L, -1)
             peak = some.max(axis=-1)
             weights = np.exp(some - np.where(peak == HIDDEN, 0.0, peak)[..., None])
             out[:, :, part] = weights @ self.value[:, :, first:last]
             peaks[:, :, part], totals[:, :, part] = peak, weights.sum(axis=-1)
         return out, peaks, totals
+
+    def leftovers(self, count: int) -> np.ndarray:
+        """What `out` gains where the raw scores of a tile are taken for weights by queries that see nothing of it."""
+        (B, Hkv, G, L, D), S = self.query.shape, self.key.shape[2]
+        scores = np.einsum("bhgld,bhsd->bhgls", self.query, self.key) * self.scale
+        gained = np.zeros((B, Hkv, count, G, L, D))
+        for part in range(count):
+            last = (part + 1) * S // count
+            for start in range(part * S // count, last, TILE):
+                tile = slice(start, min(start + TILE, last))
+                blind = np.arange(L) + S - L < start
+                raw = scores[..., tile] * blind[:, None]
+                gained[:, :, part] += raw @ self.value[:, :, None, tile]
+        return gained.reshape(B, Hkv, count, G * L, D)
 
     def heads(self) -> np.ndarray:
         """The queries as attention takes them: [B, H, L, D]."""

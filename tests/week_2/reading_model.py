@@ -81,10 +81,10 @@ class ReadingModel:
 
     def hidden(self, tokens: Any, positions: Any, caches: Any = None) -> Any:
         """States [B, L, 2]: the fingerprint of the sequence up to each token, and how long it is."""
-        assert "int" in self.lab.dtype(tokens), f"token ids must be integers, not {self.lab.dtype(tokens)}"
         ids = self.lab.numpy(tokens)
         assert ids.ndim == 2, f"the model takes token ids [B, L]; these are {list(ids.shape)}"
         assert ids.size, "the model was run on no tokens at all"
+        assert "int" in self.lab.dtype(tokens), f"token ids must be integers, not {self.lab.dtype(tokens)}"
         assert caches is not None, "the model was run without the caches"
         assert len(caches) == LAYERS, f"{len(caches)} caches were given for {LAYERS} layers"
         places = self._places(positions, ids.shape)
@@ -108,7 +108,10 @@ class ReadingModel:
     def logits(self, hidden: Any) -> Any:
         """Scores [..., V] for states [..., 2]."""
         states = self.lab.numpy(hidden)
-        assert np.isfinite(states).all(), "the row of an idle slot was sent through the head"
+        assert np.isfinite(states).all(), (
+            "the row of a slot without caches was sent through the head: either it is idle, or what its request "
+            "has computed was never added to the batch"
+        )
         self.head_rows.append(states.size // 2)
         rows = [scores_after(int(state[0])) for state in states.reshape(-1, 2)]
         return self.lab.array(np.array(rows).reshape(*states.shape[:-1], V))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from week_1 import numpy_model
+from week_1.caches import attention_oracle
 
 from coursekit.check import check, check_equal, check_raises, check_untouched
 
@@ -35,6 +36,9 @@ from .full_caches import whole_sequence
 from .packed import on_cpu
 from .softmax_oracle import RAMPS
 
+BITS = "the bits of bfloat16 are taken for whole numbers: they need widen"
+SPARE = "the spare room of the storage was attended to: the kernel needs the length, too"
+
 
 @pytest.fixture
 def cpu_kernel(lab):
@@ -57,8 +61,23 @@ def test_task_1_every_query_is_multiplied_by_every_key_of_the_tile(cpu_kernel, d
         products * 0.3,
         name=f"the scores of 3 queries for {count} {dtype} keys",
         axes="Q n",
-        suspects={"the scores are not scaled": products, "the scores are scaled twice": products * 0.3**2},
+        suspects={
+            "the scores are not scaled": products,
+            "the scores are scaled twice": products * 0.3**2,
+            BITS: queries @ stored(keys, dtype).T.astype(float) * 0.3,
+        },
     )
+
+
+def test_task_1_no_score_is_written_for_keys_that_the_tile_does_not_have(cpu_kernel):
+    scores = np.full((2, TILE), 5.0, np.float32)
+    queries, keys = random_numbers(251, 2, 8), random_numbers(252, 7, 8)
+    cpu_kernel.score_tile(stored(queries, "float32"), stored(keys, "float32"), np.float32(1), scores)
+    behind = scores[:, 7:]
+    name = (
+        "what stood behind the 7 scores (there are 7 keys, and reading an eighth is reading what isn't there)"
+    )
+    check_numpy(behind, np.full(behind.shape, 5.0), name=name, axes="Q n", rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -81,7 +100,9 @@ def test_task_1_weighted_values_are_added_to_what_was_gathered_before(cpu_kernel
             "what was gathered before is overwritten": added,
             "the last keys, which don't make up four, are left out": before
             + weights[:, :fours] @ values[:fours],
+            BITS: before + weights[:, :count] @ stored(values, dtype).astype(float),
         },
+        nan=f"a weight or a value beyond the {count} of the tile was used",
     )
 
 
@@ -90,7 +111,10 @@ def test_task_1_the_bits_of_bfloat16_are_read_as_numbers(cpu_kernel):
     numbers = (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
     scores = np.full((4, TILE), NAN, np.float32)
     cpu_kernel.score_tile(np.eye(4, dtype=np.float32), bits.view(np.int16), np.float32(1), scores)
-    check_numpy(scores[:, :2], numbers.T, name="the numbers read", axes="D n", rtol=0, atol=0)
+    suspects = {BITS: bits.view(np.int16).T.astype(float)}
+    check_numpy(
+        scores[:, :2], numbers.T, name="the numbers read", axes="D n", rtol=0, atol=0, suspects=suspects
+    )
 
 
 # Task 2: the softmax of one query
@@ -195,6 +219,7 @@ def test_task_4_parts_merge_to_attention_over_all_of_the_past(cpu_kernel, count,
     out, peaks, totals = past.parts(count)
     merged = cpu_kernel.merge_parts(*(stored(x, "float32") for x in (out, peaks, totals)))
     whole, _, whole_totals = past.parts(1)
+    shared = out * np.exp(peaks - peaks.max(axis=2, keepdims=True))[..., None]
     check_numpy(
         merged,
         (whole / whole_totals[..., None])[:, :, 0],
@@ -203,6 +228,7 @@ def test_task_4_parts_merge_to_attention_over_all_of_the_past(cpu_kernel, count,
         rtol=1e-4,
         suspects={
             "each part counts the same, whatever its peak": lambda: out.sum(2) / totals.sum(2)[..., None],
+            "out gets its share, total doesn't": lambda: shared.sum(2) / totals.sum(2)[..., None],
             "the parts are added without being divided": lambda: whole[:, :, 0],
         },
     )
@@ -298,6 +324,7 @@ def test_task_4_large_scores_give_the_values_of_the_best_keys(lab, cpu_kernel, k
         (4, 2, 3, 9, 2, "more queries than the length says there are keys"),
         (4, 2, 1, 9, 10, "a length beyond the storage"),
         (4, 2, 0, 9, None, "no queries at all"),
+        (4, 2, 1, 9, 0, "a length of 0"),
         (4, 3, 1, 9, None, "3 key-value heads for 4 query heads"),
     ],
 )
@@ -309,14 +336,35 @@ def test_task_4_what_can_not_be_is_refused(lab, cpu_kernel, H, Hkv, L, held, len
 # Task 5: behind the seam
 
 
-@pytest.mark.parametrize("edges", [(1,), (6,), (3, 4, 5), (12, 13, 21), (9, 10, 18, 27)], ids=str)
-def test_task_5_prefill_and_decode_give_attention_over_the_whole_sequence(lab, edges):
+@pytest.mark.parametrize(
+    ("capacity", "edges"),
+    [(40, (12, 13, 21)), (4, (1,)), (4, (6,)), (4, (3, 4, 5)), (4, (12, 13, 21)), (4, (9, 10, 18, 27))],
+    ids=str,
+)
+def test_task_5_prefill_and_decode_give_attention_over_the_whole_sequence(lab, capacity, edges):
     query, keys, values, expected = whole_sequence(28)
-    cache, full = fused_cache(lab), lab.kv_cache.FullKvCache()
+    cache, full = fused_cache(lab, capacity), lab.kv_cache.FullKvCache()
+    unscaled = attention_oracle(query, keys, values, 8**-0.5, causal(28, 28))
+    all_seen = np.zeros((28, 28))
     for start, stop in zip((0, *edges), (*edges, 28), strict=True):
         new, where = slice(start, stop), f"of tokens {start} … {stop - 1}"
         actual = attend(lab, cache, query, keys, values, new)
-        check(actual, expected[:, :, new], name=f"attention {where}", axes="B H L D", rtol=1e-4, atol=1e-5)
+        later = attention_oracle(
+            *(x[:, :, :stop] for x in (query, keys, values)), 0.4, all_seen[:stop, :stop]
+        )
+        check(
+            actual,
+            expected[:, :, new],
+            name=f"attention {where}",
+            axes="B H L D",
+            rtol=1e-4,
+            atol=1e-5,
+            suspects={
+                "the scale that attend is given is not handed on": unscaled[:, :, new],
+                "new tokens see later ones: flash_attention needs causal=True": later[:, :, new],
+            },
+            nan=SPARE,
+        )
         plain = lab.numpy(attend(lab, full, query, keys, values, new)).astype(np.float64)
         check(actual, plain, name=f"FullKvCache's attention {where}", axes="B H L D", rtol=1e-4, atol=1e-5)
         check_equal(cache.length, stop, name="cache.length")

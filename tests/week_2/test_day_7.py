@@ -294,8 +294,10 @@ def test_task_3_whoever_leaves_leaves_no_caches_behind(lab):
     batch, slots, others = seated(lab, model, 2, (0,), max_tokens=2)
     check_equal(others[0].caches, [], name="the caches that a request in a slot keeps for itself")
     lab.batch.decode_slots(batch, slots)
-    held = [cache.slots for cache in batch.caches]
-    check_equal(held, [[None, None]] * LAYERS, name="the caches in the batch, after the request has left")
+    held = [[slot for slot, cache in enumerate(layer.slots) if cache is not None] for layer in batch.caches]
+    check_equal(
+        held, [[]] * LAYERS, name="slots whose caches are still in the batch, after their request left"
+    )
 
 
 @pytest.mark.parametrize("taken", [(0,), (1,), (0, 2), (1, 2, 3), (0, 1, 2, 3)])
@@ -307,7 +309,8 @@ def test_task_3_every_request_gets_its_own_token(lab, taken):
         lab.batch.decode_slots(batch, slots)
         for slot, request in others.items():
             expected = alone(request.prompt_ids, step + 2)
-            check_equal(request.output, expected, name=f"the output of slot {slot}; busy are {taken} of 4")
+            name = f"the output of slot {slot} (slots {taken} of 4 are busy; logits come for these only)"
+            check_equal(request.output, expected, name=name)
     check_equal(model.decodes, [list(taken)] * 3, name="the busy slots of each run of the model")
     check_equal(model.head_rows, [len(taken)] * 3, name="rows of each call of model.logits")
 
@@ -324,6 +327,13 @@ def test_task_3_whoever_finishes_leaves_and_the_others_stay(lab):
     lab.batch.decode_slots(batch, slots)
     for request, count in ((others[0], 3), (others[1], 2), (others[3], 2), (newcomer, 2)):
         check_equal(request.output, alone(request.prompt_ids, count), name="the outputs, a step later")
+
+
+def test_task_3_a_request_leaves_with_the_last_position(lab):
+    model = ReadingModel(lab, max_positions=7)
+    batch, slots, others = seated(lab, model, 2, (0, 1), max_tokens=99)
+    lab.batch.decode_slots(batch, slots)
+    check_equal(slots, [others[0], None], name="the slots, where slot 1 has used all of 7 positions")
 
 
 def test_task_3_end_tokens_belong_to_one_request(lab):
@@ -375,9 +385,63 @@ def test_task_4_every_request_gets_what_it_gets_alone_in_the_order_given(lab, ma
     requests, model = many(lab), ReadingModel(lab)
     outputs = generate(lab, model, requests, max_slots, chunk_size)
     expected = [alone(request.prompt_ids, request.max_tokens) for request in requests]
-    name = f"the outputs, with {max_slots} slots and chunks of {chunk_size}"
-    check_equal(outputs, expected, name=name)
+    check_equal(len(outputs), len(expected), name="outputs, for 9 requests")
+    for number, (output, wanted) in enumerate(zip(outputs, expected, strict=True)):
+        early = len(output) < len(wanted) and output == wanted[: len(output)]
+        assert not early, (
+            f"request {number} of 9 got {len(output)} of its {len(wanted)} tokens: the loop ended while it was "
+            "waiting, being prefilled or in a slot"
+        )
+        name = f"the output of request {number}, with {max_slots} slots and chunks of {chunk_size}"
+        check_equal(output, wanted, name=name)
     check_equal([request.output for request in requests], expected, name="the outputs that the requests hold")
+
+
+def test_task_4_requests_come_in_in_the_order_given(lab):
+    requests = [new_request(lab, prompt_of(9 - i), 3) for i in range(6)]
+    watch = Watch(requests)
+    generate(lab, ReadingModel(lab), requests, 2, 4, observe=watch)
+    check_equal(
+        [requests.index(request) for request in watch.ever_seated],
+        list(range(6)),
+        name="the requests in the order in which they took a slot",
+    )
+
+
+def test_task_4_one_prompt_is_computed_ahead_up_to_its_last_chunk(lab):
+    requests, ahead = [new_request(lab, prompt_of(n), count) for n, count in ((2, 6), (9, 3), (3, 2))], []
+    watch = Watch(requests)
+
+    def observe(slots: Any, prefilling: Any) -> None:
+        watch(slots, prefilling)
+        ahead.append((requests[1].computed, requests[2].computed))
+
+    generate(lab, ReadingModel(lab), requests, 1, 4, observe=observe)
+    expected = [(0, 0), (4, 0), (8, 0), (8, 0), (8, 0), (9, 0), (9, 0), (9, 3)]
+    check_equal(ahead, expected, name="prompt tokens of the 2nd and 3rd request, step by step, with one slot")
+
+
+def test_task_4_a_request_is_decoded_in_the_step_in_which_it_takes_its_slot(lab):
+    request, lengths = new_request(lab, prompt_of(3), 4), []
+    generate(
+        lab,
+        ReadingModel(lab),
+        [request],
+        2,
+        4,
+        observe=lambda slots, prefilling: lengths.append(len(request.output)),
+    )
+    check_equal(lengths, [2, 3, 4], name="tokens of a single request after each step")
+
+
+def test_task_4_the_observer_sees_every_step(lab):
+    requests = [new_request(lab, prompt_of(n), count) for n, count in ((6, 3), (4, 1), (2, 3))]
+    names = {None: None, **dict(zip(requests, "abc", strict=True))}
+    watch = Watch(requests)
+    generate(lab, ReadingModel(lab), requests, 1, 4, observe=watch)
+    seen = [([names[request] for request in slots], names[turn]) for slots, turn in watch.steps]
+    expected = [([None], "a"), (["a"], "a"), (["a"], "b"), ([None], "b"), (["c"], "c"), (["c"], None)]
+    check_equal(seen, expected, name="the slots and the prefill that each step was observed with")
 
 
 def test_task_4_the_slots_and_chunks_are_5_and_128_unless_told(lab):
@@ -400,7 +464,7 @@ def test_task_4_slots_and_chunks_below_1_are_refused(lab, max_slots, chunk_size)
     model, requests = ReadingModel(lab), many(lab)
     check_raises(
         ValueError,
-        lambda: lab.batch.batch_generate(model, requests, max_slots, chunk_size),
+        lambda: generate(lab, model, requests, max_slots, chunk_size),
         name=f"{max_slots} slots and chunks of {chunk_size}",
     )
     check_equal(model.runs, [], name="runs of the model before the refusal")
@@ -539,33 +603,12 @@ def test_task_4_whoever_finishes_makes_room_at_once(lab):
     )
 
 
-def test_task_4_requests_come_in_in_the_order_given(lab):
-    requests = [new_request(lab, prompt_of(9 - i), 3) for i in range(6)]
-    watch = Watch(requests)
-    generate(lab, ReadingModel(lab), requests, 2, 4, observe=watch)
-    check_equal(
-        [requests.index(request) for request in watch.ever_seated],
-        list(range(6)),
-        name="the requests in the order in which they took a slot",
-    )
-
-
 def test_task_4_the_head_runs_only_on_rows_that_are_sampled(lab):
     requests, model = many(lab), ReadingModel(lab)
     outputs = generate(lab, model, requests, 3, 4)
     check_equal(
         sum(model.head_rows), sum(map(len, outputs)), name="rows sent through the head, for all tokens"
     )
-
-
-def test_task_4_the_observer_sees_every_step(lab):
-    requests = [new_request(lab, prompt_of(n), count) for n, count in ((6, 3), (4, 1), (2, 3))]
-    names = {None: None, **dict(zip(requests, "abc", strict=True))}
-    watch = Watch(requests)
-    generate(lab, ReadingModel(lab), requests, 1, 4, observe=watch)
-    seen = [([names[request] for request in slots], names[turn]) for slots, turn in watch.steps]
-    expected = [([None], "a"), (["a"], "a"), (["a"], "b"), ([None], "b"), (["c"], "c"), (["c"], None)]
-    check_equal(seen, expected, name="the slots and the prefill that each step was observed with")
 
 
 STOPS = st.lists(st.integers(0, 28), max_size=6)

@@ -95,8 +95,15 @@ def find_plain_cause(actual: list[Any], expected: list[Any]) -> str | None:
         return "there is one item too many at the beginning"
     if actual == expected[::-1]:
         return "the order is reversed"
-    if len(actual) == len(expected) and actual[1:] == expected[:-1]:
+    if len(actual) != len(expected) or len(expected) < 3:
+        return None
+    if actual[1:] == expected[:-1] and _vary(actual[1:]):
         return "everything is one place late (off by one)"
-    if len(actual) == len(expected) and actual[:-1] == expected[1:]:
+    if actual[:-1] == expected[1:] and _vary(expected[1:]):
         return "everything is one place early (off by one)"
     return None
+
+
+def _vary(items: list[Any]) -> bool:
+    """Whether there are different items: a row of equal ones looks the same wherever it is."""
+    return any(item != items[0] for item in items)

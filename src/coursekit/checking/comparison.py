@@ -33,6 +33,7 @@ class Comparison:
         atol: float = 0.0,
         suspects: Suspects | None = None,
         inputs: Mapping[str, Any] | None = None,
+        nan: str | None = None,
     ) -> None:
         self.name = name
         self.axes = axes
@@ -40,6 +41,7 @@ class Comparison:
         self.atol = atol
         self.suspects = suspects or {}
         self.inputs = inputs or {}
+        self.nan = nan
 
     def run(self, actual: Any, expected: np.ndarray, dtype: str | None, framework: str | None) -> None:
         __tracebackhide__ = True
@@ -118,7 +120,8 @@ class Comparison:
             if count:
                 verb = "is" if count == 1 else "are"
                 lines = [f"{count} of {plural(actual.size, 'value')} {verb} {what}"]
-                self._fail([*lines, self._first(wrong, actual, expected)], actual, expected)
+                known = self.nan if what == "NaN" else None
+                self._fail([*lines, self._first(wrong, actual, expected)], actual, expected, known)
 
     def _check_values(self, actual: np.ndarray, expected: np.ndarray) -> None:
         __tracebackhide__ = True
@@ -158,9 +161,12 @@ class Comparison:
             return "[" + ", ".join(map(str, index)) + "]"
         return "[" + ", ".join(f"{n}={i}" for n, i in zip(names, index, strict=True)) + "]"
 
-    def _fail(self, lines: list[str], actual: np.ndarray, expected: np.ndarray) -> None:
+    def _fail(
+        self, lines: list[str], actual: np.ndarray, expected: np.ndarray, known: str | None = None
+    ) -> None:
+        """Raise, with the likely cause: the one known beforehand, or one that the numbers tell."""
         __tracebackhide__ = True
-        cause = find_cause(
+        cause = known or find_cause(
             actual,
             expected,
             axes=self.axes,

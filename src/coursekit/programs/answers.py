@@ -59,11 +59,12 @@ def prepare(engine: Engine, prompts: Sequence[str], **params: Any) -> list[Answe
 
 
 class CopyCounter:
-    """Stands before a model and keeps hold of the batch's caches, which know how many bytes they have copied."""
+    """Stands before a model, counts its runs on a batch, and knows how many bytes the batch's caches copied."""
 
     def __init__(self, model: Transformer) -> None:
         self._model = model
         self._caches: Sequence[Any] = ()
+        self.decodes = 0  # runs on a batch
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
@@ -72,6 +73,7 @@ class CopyCounter:
         """The model's own method."""
         if caches and hasattr(caches[0], "bytes_copied"):
             self._caches = caches
+            self.decodes += 1
         return self._model.hidden(tokens, positions, caches)
 
     @property

@@ -75,25 +75,26 @@ def _answer(engine: Engine, form: Form, limits: Limits, params: dict[str, Any], 
     """Answer in one way, then print what there is, also after Ctrl-C."""
     console, progress = Console(highlight=False), Console(stderr=True, highlight=False)
     answers = prepare(engine, form.prompts, **params)
-    model: Any = CopyCounter(engine.model)
+    model = CopyCounter(engine.model)
+    counted: Any = model
     try:
         with SlotsView(progress, answers, limits.max_tokens) as view:
-            form.run(Engine(model, engine.tokenizer), answers, limits, view.step)
+            form.run(Engine(counted, engine.tokenizer), answers, limits, view.step)
     except KeyboardInterrupt:
-        _report(console, engine, answers, model.bytes_copied)
+        _report(console, engine, answers, model)
         raise
-    _report(console, engine, answers, model.bytes_copied)
+    _report(console, engine, answers, model)
     if missing is not None:
         console.print(_advice(form, missing), style="yellow", soft_wrap=True, markup=False)
 
 
-def _report(console: Console, engine: Engine, answers: Sequence[Answer], copied: int) -> None:
+def _report(console: Console, engine: Engine, answers: Sequence[Answer], model: CopyCounter) -> None:
     for answer in answers:
         if answer.output or answer.refused:
             console.print(Text(f"{answer.number}. {answer.headline}", "bold"), soft_wrap=True)
             console.print(_text(engine, answer), "\n", soft_wrap=True, markup=False)
     if any(answer.output for answer in answers):
-        console.print(_table(answers, copied))
+        console.print(_table(answers, model))
 
 
 def _text(engine: Engine, answer: Answer) -> str:
@@ -104,7 +105,7 @@ def _text(engine: Engine, answer: Answer) -> str:
     return engine.tokenizer.decode(answer.output).strip() + ("" if ended else " …")
 
 
-def _table(answers: Sequence[Answer], copied: int) -> Table:
+def _table(answers: Sequence[Answer], model: CopyCounter) -> Table:
     speed = measure([answer.timing for answer in answers])
     prompt_tokens = sum(len(answer.prompt_ids) for answer in answers if answer.output)
     table = Table(box=None, show_header=False, pad_edge=False)
@@ -118,8 +119,9 @@ def _table(answers: Sequence[Answer], copied: int) -> Table:
     table.add_row("time to first token, mean", f"{speed.mean_first:.2f} s", "from the start of all")
     table.add_row("time to first token, worst", f"{speed.worst_first:.2f} s")
     table.add_row("worst gap between two tokens", f"{speed.worst_gap:.2f} s", "of one request")
-    if copied:
-        table.add_row("copied to rebuild the dense batch", f"{copied / 2**30:.1f} GiB")
+    if model.bytes_copied:
+        gigabytes = f"{model.bytes_copied / 1e9:.1f} GB"
+        table.add_row("copied to rebuild the dense batch", gigabytes, f"in {model.decodes} decodes")
     return table
 
 
