@@ -82,13 +82,19 @@ def _pieces() -> None:
         ax.text(left + (part + 0.5) * width / parts, 2.3, keys, ha="center", size=8.5)
     x, y, rows = 4.95, 0.5, 8
     for row in range(rows):
-        box(ax, x, y + row * 0.19, 0.95, 0.16, colour="blue")
+        box(ax, x, y + row * 0.19, 0.95, 0.16, colour="orange")
     ax.text(x + 0.475, y + rows * 0.19 + 0.08, "64 keys", ha="center", size=8.5)
     ax.text(x + 0.475, y - 0.17, "from memory, once", ha="center", size=8.5, color=COLOURS["muted"])
     for query in range(H // HKV):
         here = (x + 1.3, y + 1.15 - query * 0.5)
         box(ax, *here, 0.78, 0.3, f"query {query}", colour="purple", size=8)
-        arrow(ax, (x + 0.98, here[1] + 0.15), (here[0] - 0.03, here[1] + 0.15))
+        arrow(ax, (x + 1.06, y + 0.8), (here[0] - 0.03, here[1] + 0.15))
+    ax.plot(
+        (x + 1.0, x + 1.06, x + 1.06, x + 1.0),
+        (y, y, y + 1.49, y + 1.49),
+        color=COLOURS["ink"],
+        linewidth=1.0,
+    )
     ax.text(x + 1.69, y + rows * 0.19 + 0.08, "the group", ha="center", size=8.5)
     arrow(ax, (left + width + 0.02, 1.34), (x - 0.08, 1.34))
     ax.text(

@@ -81,16 +81,19 @@ def check_fold(
     )
 
 
-def check_parts(cpu_kernel: Any, past: Past, count: int, where: str) -> None:
+def check_parts(cpu_kernel: Any, past: Past, count: int, where: str, dtype: str = "float32") -> None:
     __tracebackhide__ = True
     (B, Hkv, G, L, D), S = past.query.shape, past.key.shape[2]
     out = np.full((B, Hkv, count, G * L, D), NAN, np.float32)
     peaks, totals = np.full((2, *out.shape[:-1]), NAN, np.float32)
     query = stored(past.query, "float32").reshape(B, Hkv, G * L, D)
-    key, value = (with_nan_behind(x, "float32", axis=2) for x in (past.key, past.value))
+    key, value = (with_nan_behind(x, dtype, axis=2) for x in (past.key, past.value))
     cpu_kernel.attend_parts(query, key, value, L, S, np.float32(past.scale), out, peaks, totals)
     right = past.parts(count)
     wrong = {
+        "the bits of bfloat16 are taken for whole numbers: tiles pass through as_floats": past.of_bits(
+            dtype
+        ).parts(count),
         "a query doesn't see its own key": past.parts(count, causal(L, S, shift=-1)),
         "a part goes on into the keys of the next": past.parts(count, whole_tiles=True),
         "out is divided by the total already": (
@@ -113,7 +116,7 @@ def check_parts(cpu_kernel: Any, past: Past, count: int, where: str) -> None:
             array,
             right[place],
             name=f"{name} {where}",
-            atol=2e-5,
+            atol=5e-5,
             suspects={cause: parts[place] for cause, parts in wrong.items()},
             nan=f"{name} was not written everywhere, or keys behind the past were read",
         )

@@ -111,6 +111,13 @@ class Past:
                 gained[:, :, part] += raw @ self.value[:, :, None, tile]
         return gained.reshape(B, Hkv, count, G * L, D)
 
+    def of_bits(self, dtype: str) -> Past:
+        """The same with keys and values that are the bits of `dtype`, taken for numbers."""
+        if dtype == "float32":
+            return self
+        key, value = (stored(x, dtype).astype(np.float64) for x in (self.key, self.value))
+        return Past(self.query, key, value, self.scale)
+
     def heads(self) -> np.ndarray:
         """The queries as attention takes them: [B, H, L, D]."""
         B, Hkv, G, L, D = self.query.shape

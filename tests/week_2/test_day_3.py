@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import pytest
 
 from coursekit.check import check, check_equal, check_untouched
+from coursekit.programs.memory import held_bytes
 
 from .packed import BLOCK, SHAPES, Matrix, on_cpu, random_matrix, random_rows, rounded_to_bfloat16
 
@@ -17,6 +19,8 @@ RTOL, ATOL = 1e-5, 3e-5
 
 HIGH_FIRST = "outputs 0 … 31 of a block are in the high nibbles: they belong in the low ones"
 POISONED = "the outputs (the array held NaN before the call: overwrite it, don't add to it)"
+LEFT_OVER = "what the array held before is still in it: you add to it, or don't write all of it"
+SHARED = "the sums of one block go on into the next: each block needs an array of its own"
 
 
 @pytest.fixture
@@ -33,7 +37,9 @@ def as_float32(x: np.ndarray) -> np.ndarray:
 
 
 def check_numpy(actual: Any, expected: np.ndarray, **options: Any) -> None:
-    check(actual, expected, framework="numpy", **{"rtol": RTOL, "atol": ATOL} | options)
+    __tracebackhide__ = True
+    usual: dict[str, Any] = {"rtol": RTOL, "atol": ATOL, "nan": LEFT_OVER}
+    check(actual, expected, framework="numpy", **usual | options)
 
 
 # Task 1: outputs side by side
@@ -132,7 +138,7 @@ def test_task_2_codes_come_as_float32(cpu_kernels):
 
 def row_mistakes(matrix: Matrix, x: np.ndarray) -> dict[str, np.ndarray]:
     """What usual mistakes in `multiply_row` give; x [in]."""
-    size, groups = matrix.group_size, matrix.scales.shape[1]
+    size, groups, outputs = matrix.group_size, matrix.scales.shape[1], len(matrix.codes)
     x_sums = x.reshape(groups, size).sum(axis=1)
     partials = np.einsum("ogk,gk->og", matrix.codes.reshape(-1, groups, size), x.reshape(groups, size))
     scaled, least = matrix.scales * partials, matrix.minima * x_sums
@@ -148,6 +154,10 @@ def row_mistakes(matrix: Matrix, x: np.ndarray) -> dict[str, np.ndarray]:
         ),
         "the minima are left out": scaled,
         "the scales are left out": partials + least,
+        "the minimum is multiplied by the scale, too": matrix.scales * (partials + least),
+        "the minimum of the first group is used for all": scaled + matrix.minima[:, :1] * x_sums,
+        "Σ x holds only the last of each four inputs": scaled
+        + matrix.minima * x.reshape(groups, -1, 4)[..., 3].sum(axis=1),
     }
     wrong = {mistake: groups_of.sum(axis=1) for mistake, groups_of in sums.items()}
     wrong["only the last group counts: add the groups up"] = (scaled + least)[:, -1]
@@ -157,6 +167,13 @@ def row_mistakes(matrix: Matrix, x: np.ndarray) -> dict[str, np.ndarray]:
     )
     wrong["every group is scaled like the first"] = x @ first.values.T
     wrong["outputs j and j + 32 are mixed up"] = x @ matrix.halves_swapped().values.T
+    again = np.tile(matrix.codes[:, :size], groups)
+    wrong["every group takes the codes of the first"] = x @ matrix.with_parts(codes=again).values.T
+    wrong["every group takes the inputs of the first"] = np.tile(x[:size], groups) @ matrix.values.T
+    low_only = matrix.codes[np.arange(outputs) // BLOCK * BLOCK + np.arange(outputs) % 32]
+    wrong["outputs 32 … 63 take the low codes"] = x @ matrix.with_parts(codes=low_only).values.T
+    blocks = matrix.times(x).reshape(-1, BLOCK)
+    wrong[SHARED] = blocks.cumsum(axis=0).reshape(-1)[:outputs]
     return wrong
 
 
@@ -186,6 +203,22 @@ def test_task_2_the_inputs_are_only_read(cpu_kernels):
         assert np.array_equal(part, old), f"multiply_row wrote into {name}, which it was only to read"
 
 
+def check_threads(multiply: Any, *rows: int) -> None:
+    """The same product many times. On one core it can't go wrong; on two, arrays that threads share soon show."""
+    matrix, x = random_matrix(80, 18, 32), random_rows(*rows, 576)
+    for run in range(60):
+        out = poisoned(*rows, 2 * BLOCK)
+        multiply(as_float32(x), *matrix.packed(), out)
+        assert np.allclose(out, matrix.times(x), RTOL, ATOL), (
+            f"the same product came out wrong in run {run + 1} of 60: threads share an array, which must be made "
+            "inside the prange loop"
+        )
+
+
+def test_task_2_threads_do_not_share_their_sums(cpu_kernels):
+    check_threads(cpu_kernels.multiply_row)
+
+
 # Task 3: a few rows
 
 
@@ -198,6 +231,8 @@ def test_task_3_a_tile_is_a_group_of_64_outputs_as_floats(cpu_kernels, size):
     swapped_parts = matrix.with_parts(scales=matrix.minima, minima=matrix.scales)
     doubled = np.tile(np.arange(32), 2)
     first_half = matrix.with_parts(scales=matrix.scales[doubled], minima=matrix.minima[doubled])
+    half_scales = matrix.with_parts(scales=matrix.scales[doubled])
+    half_minima = matrix.with_parts(minima=matrix.minima[doubled])
     check_numpy(
         tile,
         matrix.in_blocks()[0],
@@ -207,6 +242,8 @@ def test_task_3_a_tile_is_a_group_of_64_outputs_as_floats(cpu_kernels, size):
             "outputs j and j + 32 are mixed up": matrix.halves_swapped().in_blocks()[0],
             "scale and minimum are mixed up": swapped_parts.in_blocks()[0],
             "outputs 32 … 63 have the scales and minima of outputs 0 … 31": first_half.in_blocks()[0],
+            "outputs 32 … 63 have the scales of outputs 0 … 31": half_scales.in_blocks()[0],
+            "outputs 32 … 63 have the minima of outputs 0 … 31": half_minima.in_blocks()[0],
         },
     )
 
@@ -256,6 +293,10 @@ def test_task_3_what_fills_a_block_stays_out_of_the_other_outputs(cpu_kernels):
     check_numpy(out[:, :70], expected, name="the outputs beside a filling of NaN", axes="row output")
 
 
+def test_task_3_threads_do_not_share_a_tile(cpu_kernels):
+    check_threads(cpu_kernels.multiply_rows, 3)
+
+
 # Task 4: many rows, and the choice
 
 
@@ -273,6 +314,13 @@ def test_task_4_the_whole_matrix_is_unpacked(cpu_kernels, outputs, groups, size)
     )
 
 
+def below(matrix: Matrix, x: np.ndarray) -> np.ndarray:
+    """[blocks, rows, 64], reshaped to [rows, blocks · 64] as it is."""
+    rows = x.reshape(-1, x.shape[-1])
+    stacked = (rows @ matrix.in_blocks()).reshape(len(rows), -1)
+    return stacked[:, : len(matrix.codes)].reshape(*x.shape[:-1], -1)
+
+
 INPUTS = [(1,), (2,), (3,), (16,), (17,), (), (1, 1), (2, 3), (3, 2, 5)]
 
 
@@ -288,7 +336,12 @@ def test_task_4_inputs_of_any_shape(lab, cpu_kernels, leading, outputs, groups, 
         name=f"x {list(x.shape)} · Wᵀ",
         rtol=RTOL,
         atol=ATOL,
-        suspects={"the outputs that fill the last block are not cut off": lambda: matrix.times(x)},
+        suspects={
+            "the outputs that fill the last block are not cut off": lambda: matrix.times(x),
+            "the blocks lie below one another: they must come to lie side by side before the reshape": (
+                lambda: below(matrix, x)
+            ),
+        },
     )
     check_untouched(given, x, name="x")
 
@@ -353,6 +406,18 @@ def test_task_4_each_number_of_rows_takes_its_fastest_way(lab, cpu_kernels, monk
     check_equal(called, [wanted], name=f"the kernels called for {rows} row{'s' * (rows > 1)}")
 
 
+def test_task_4_the_matrix_is_kept_in_one_form(lab, cpu_kernels):
+    matrix = random_matrix(128, 18, 32)
+    multiply = cpu_kernels.KernelMatmul(matrix.tensor(lab))
+    for rows in (1, 3, 40):
+        multiply(on_cpu(lab, random_rows(rows, 576)))
+    kept, weights = held_bytes(multiply), 128 * 576
+    assert kept < 1.1 * weights, (
+        f"after calls with 1, 3 and 40 rows it holds {kept / weights:.2f} bytes a weight: its own form takes 0.75; "
+        "neither the form of Day 2.2 nor floats should be kept beside it"
+    )
+
+
 def test_task_4_a_linear_layer_with_a_bias_takes_it(lab, cpu_kernels):
     matrix, x, bias = random_matrix(70, 2, 32), random_rows(2, 3, 64), random_rows(70)
     layer = lab.quantize.QuantizedLinear(matrix.tensor(lab), on_cpu(lab, bias), cpu_kernels.KernelMatmul)
@@ -387,8 +452,15 @@ def test_task_5_torchs_kernel_agrees_to_the_rounding_of_bfloat16(lab, leading, d
                 "torch takes 8 from each code: 8 · scale belongs to the zero": x
                 @ (matrix.values - 8 * steps).T,
                 "8 · scale is taken from the zero instead of added": x @ (matrix.values - 16 * steps).T,
+                "scale and zero are in each other's place": x @ mixed_up(matrix).T,
             },
         )
+
+
+def mixed_up(matrix: Matrix) -> np.ndarray:
+    """The weights if torch takes the zeros for the scales and the scales for the zeros."""
+    zeros = matrix.minima + 8 * matrix.scales
+    return matrix.with_parts(scales=zeros, minima=matrix.scales - 8 * zeros).values
 
 
 def whole_numbers(outputs: int, groups: int, size: int) -> Matrix:
@@ -419,20 +491,20 @@ def test_task_5_up_to_32_rows_are_rounded_and_more_are_not(lab):
     matrix = whole_numbers(16, 1, 32)
     fine = 1 + 2.0**-12  # bfloat16 makes 1 of it
     multiply = torch_matmul(lab, matrix)
-    for rows in (1, 32, 33):
-        x = np.zeros((rows, 32))
-        x[:, 5] = fine
+    for leading in ((1,), (32,), (33,), (2, 20)):
+        x, rows = np.zeros((*leading, 32)), math.prod(leading)
+        x[..., 5] = fine
         x_seen = x if rows > 32 else np.round(x)
         other = np.round(x) if rows > 32 else x
         check(
             multiply(on_cpu(lab, x)),
             x_seen @ matrix.values.T,
-            name=f"{rows} rows of numbers that bfloat16 can't hold",
-            axes="row output",
+            name=f"{rows} rows, x {list(x.shape)}, of numbers that bfloat16 can't hold",
             suspects={
                 "torch's kernel is for 32 rows at most: more go to Task 4's"
                 if rows > 32
-                else "up to 32 rows are torch's kernel's": other @ matrix.values.T
+                else "up to 32 rows are for torch's kernel, and x must be bfloat16 there": other
+                @ matrix.values.T
             },
         )
 

@@ -39,13 +39,31 @@ def as_numpy(x: Tensor) -> np.ndarray:
     return (x.view(torch.int16) if x.dtype == torch.bfloat16 else x).numpy()
 
 
-def widen(x: Any) -> Any:
-    """In a kernel: a float32 as it is, or the bits of a bfloat16 as the float32 whose upper half they are."""
-    raise NotImplementedError("widen works in compiled code only")
+def as_floats(tile: np.ndarray, room: np.ndarray) -> np.ndarray:
+    """In a kernel: a tile of float32 as it is; the bits of bfloat16 as the float32 whose upper half they are.
+
+    Args:
+        tile: [n, D], float32 or int16.
+        room: float32 [n or more, D]; what is widened is written here.
+
+    Returns:
+        float32 [n, D]: the tile, or the first n rows of ``room``.
+    """
+    if tile.dtype == np.float32:
+        return tile
+    room[: len(tile)] = (tile.astype(np.int32) << 16).view(np.float32)
+    return room[: len(tile)]
 
 
-@overload(widen, inline="always")
-def _widen(x):  # Numba compares this signature with the lambdas'
-    if isinstance(x, numba.types.Integer):
-        return lambda x: np.int32(np.int32(x) << 16).view(np.float32)
-    return lambda x: x
+@overload(as_floats, inline="always")
+def _as_floats(tile, room):  # the compiled form; it is chosen by type, where the other looks at the dtype
+    if not isinstance(tile.dtype, numba.types.Integer):
+        return lambda tile, room: tile
+
+    def widened(tile, room):
+        for j in range(tile.shape[0]):
+            for d in range(tile.shape[1]):
+                room[j, d] = np.int32(np.int32(tile[j, d]) << 16).view(np.float32)
+        return room[: tile.shape[0]]
+
+    return widened

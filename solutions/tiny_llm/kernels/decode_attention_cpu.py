@@ -13,7 +13,7 @@ import torch
 from numba import get_num_threads, prange
 from torch import Tensor
 
-from tiny_llm.kernels.compiling import as_numpy, inlined, kernel, widen
+from tiny_llm.kernels.compiling import as_floats, as_numpy, inlined, kernel
 
 TILE = 64
 """Keys between two updates of the online softmax: a multiple of 16, and known to the compiler."""
@@ -53,14 +53,14 @@ def score_tile(queries: np.ndarray, keys: np.ndarray, scale: np.float32, scores:
 
     Args:
         queries: float32 [Q, D].
-        keys: [n, D], float32 or the bits of bfloat16.
+        keys: float32 [n, D].
         scores: float32 [Q, TILE]; the first n of each row are written.
     """
     for j in range(len(keys)):
         for i in range(len(queries)):
             score = np.float32(0)
             for d in range(keys.shape[1]):
-                score += queries[i, d] * widen(keys[j, d])
+                score += queries[i, d] * keys[j, d]
             scores[i, j] = score * scale
 
 
@@ -72,7 +72,7 @@ def add_values(weights: np.ndarray, values: np.ndarray, out: np.ndarray) -> None
 
     Args:
         weights: float32 [Q, TILE]; the first n of each row count.
-        values: [n, D], float32 or the bits of bfloat16.
+        values: float32 [n, D].
         out: float32 [Q, D]; added to.
     """
     fours = len(values) // 4 * 4
@@ -80,13 +80,12 @@ def add_values(weights: np.ndarray, values: np.ndarray, out: np.ndarray) -> None
         for i in range(len(out)):
             w0, w1, w2, w3 = weights[i, j], weights[i, j + 1], weights[i, j + 2], weights[i, j + 3]
             for d in range(values.shape[1]):
-                v0, v1 = widen(values[j, d]), widen(values[j + 1, d])
-                v2, v3 = widen(values[j + 2, d]), widen(values[j + 3, d])
-                out[i, d] += w0 * v0 + w1 * v1 + w2 * v2 + w3 * v3
+                pair = w0 * values[j, d] + w1 * values[j + 1, d]
+                out[i, d] += pair + w2 * values[j + 2, d] + w3 * values[j + 3, d]
     for j in range(fours, len(values)):
         for i in range(len(out)):
             for d in range(values.shape[1]):
-                out[i, d] += weights[i, j] * widen(values[j, d])
+                out[i, d] += weights[i, j] * values[j, d]
 
 
 @inlined
@@ -155,19 +154,22 @@ def attend_parts(
     for task in prange(B * Hkv * parts):
         row, head, part = task // (Hkv * parts), task // parts % Hkv, task % parts
         scores, powers = np.empty((Q, TILE), np.float32), np.empty(TILE, np.float32)
+        room = np.empty((TILE, D), np.float32)
         gathered = np.zeros((Q, D), np.float32)
         peak, total = np.full(Q, -np.inf, np.float32), np.zeros(Q, np.float32)
         last = (part + 1) * S // parts
         for start in range(part * S // parts, last, TILE):
             stop = min(start + TILE, last)
-            score_tile(query[row, head], key[row, head, start:stop], scale, scores)
+            keys = as_floats(key[row, head, start:stop], room)
+            score_tile(query[row, head], keys, scale, scores)
             for i in range(Q):
                 seen = min(stop, S - L + i % L + 1) - start
                 if seen <= 0:
                     scores[i, :] = 0
                 else:
                     peak[i], total[i] = fold_scores(scores[i], seen, powers, peak[i], total[i], gathered[i])
-            add_values(scores, value[row, head, start:stop], gathered)
+            values = as_floats(value[row, head, start:stop], room)
+            add_values(scores, values, gathered)
         out[row, head, part] = gathered
         peaks[row, head, part] = peak
         totals[row, head, part] = total

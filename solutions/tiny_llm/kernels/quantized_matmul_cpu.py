@@ -163,7 +163,7 @@ def unpack_all(nibbles: np.ndarray, scales: np.ndarray, minima: np.ndarray, out:
 
 
 FEW_ROWS = 16
-"""Up to so many rows `multiply_rows` is well ahead; beyond 24 or so, unpacking everything for a BLAS is."""
+"""Up to so many rows `multiply_rows` is well ahead; beyond some 30, unpacking everything for a BLAS is."""
 
 
 class KernelMatmul:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from coursekit.check import CheckFailed
+from coursekit.running import compiler_errors
 from coursekit.running.results import CRASHED, NOT_STARTED, WRONG
 from coursekit.running.stubs import Stub, chain, reached_stub
 
@@ -159,6 +160,8 @@ def _first_words(error: BaseException) -> str:
     if isinstance(error, BaseExceptionGroup):
         inner = next(link for link in chain(error) if not isinstance(link, BaseExceptionGroup))
         return _first_words(inner)
+    if compiler_errors.is_compiler_error(error):
+        text = f"Numba can't compile this: {compiler_errors.cause(error)}"
     text = text if len(text) <= LONGEST_MESSAGE else text[:LONGEST_MESSAGE] + "…"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
@@ -168,6 +171,9 @@ def _place(error: BaseException, frames: traceback.StackSummary, places: Places)
     if isinstance(error, SyntaxError) and error.filename:
         line = (error.text or linecache.getline(error.filename, error.lineno or 0)).strip()
         return [f"  {places.shown(error.filename)}:{error.lineno}", *([f"    {line}"] if line else [])]
+    compiled = compiler_errors.place(error) if compiler_errors.is_compiler_error(error) else None
+    if compiled is not None and places.is_learners(str(compiled[0])):
+        return [f"  {places.shown(str(compiled[0]))}:{compiled[1]}", f"    {compiled[2]}"]
     mine = [frame for frame in frames if places.is_learners(frame.filename)]
     if mine:
         frame = mine[-1]

@@ -13,7 +13,7 @@ import torch
 from numba import get_num_threads, prange
 from torch import Tensor
 
-from tiny_llm.kernels.compiling import as_numpy, inlined, kernel, widen
+from tiny_llm.kernels.compiling import as_floats, as_numpy, inlined, kernel
 
 TILE = 64
 """Keys between two updates of the online softmax: a multiple of 16, and known to the compiler."""
@@ -53,7 +53,7 @@ def score_tile(queries: np.ndarray, keys: np.ndarray, scale: np.float32, scores:
 
     Args:
         queries: float32 [Q, D].
-        keys: [n, D], float32 or the bits of bfloat16.
+        keys: float32 [n, D].
         scores: float32 [Q, TILE]; the first n of each row are written.
     """
     raise NotImplementedError("Week 2 Day 5 Task 1: Scores and values of a tile")
@@ -67,7 +67,7 @@ def add_values(weights: np.ndarray, values: np.ndarray, out: np.ndarray) -> None
 
     Args:
         weights: float32 [Q, TILE]; the first n of each row count.
-        values: [n, D], float32 or the bits of bfloat16.
+        values: float32 [n, D].
         out: float32 [Q, D]; added to.
     """
     raise NotImplementedError("Week 2 Day 5 Task 1: Scores and values of a tile")
