@@ -71,7 +71,7 @@ def _one_request(model: GetModel, text: Sequence[int]) -> Iterator[Case]:
         ("cached", "cached (2.1)", _cached, "float32"),
         ("kernel", "4-bit weights, our kernel (2.3)", _cached, "kernel"),
         ("torch", "4-bit weights, torch's kernel, bfloat16 (2.3)", _cached, "torch"),
-        ("fused", "our kernel, compiled attention (2.5)", _fused, "kernel"),
+        ("fused", "torch's kernel, compiled attention (2.5)", _fused, "torch"),
     )
     for name, label, generate, weights in rows:
         yield Case(name, "one", label, partial(_run_one, generate, model, weights, text), ONE_TOKENS)
