@@ -82,8 +82,8 @@ class SlotsView:
         table = Table(box=None, pad_edge=False, show_header=False, expand=True)
         table.add_column(no_wrap=True)
         table.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
-        for _ in range(3):
-            table.add_column(no_wrap=True)
+        for width in (len("waits for a slot"), BAR_WIDTH, len("1234 of 1234")):
+            table.add_column(no_wrap=True, min_width=width)  # so that nothing shifts from step to step
         for number, answer in enumerate(slots, start=1):
             self._add_decoding(table, number, answer)
         self._add_prefilling(table, None if prefilling in slots else prefilling, waits)
