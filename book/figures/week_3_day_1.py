@@ -1,0 +1,180 @@
+"""A pool with two requests in it, the two views of its bytes, what padding and pages waste: from the real code."""
+
+from types import SimpleNamespace
+
+import torch
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+from style import COLOURS, PALE, arrow, diagram, label, new_figure, save
+
+from tiny_llm.batch import Request, batch_generate
+from tiny_llm.paged.allocator import NULL_BLOCK, BlockAllocator
+from tiny_llm.paged.pool import KvPool, blocks_for
+from tiny_llm.paged.sequence import PagedSequence
+
+P, N = 4, 8
+CELL = 0.34
+HATCHES = {"blue": "", "orange": "///", "muted": "xxx"}
+# Tokens of the sixteen prompts of batch-main and of what the default model answers, at most 48.
+LENGTHS = [(37, 8), (546, 29), (37, 48), (41, 37), (313, 48), (37, 32), (56, 18), (573, 48)]
+LENGTHS += [(36, 22), (38, 48), (213, 48), (79, 48), (36, 48), (324, 48), (43, 48), (108, 48)]
+PAGE = 16
+
+
+def draw() -> None:
+    _pool()
+    _views()
+    _waste()
+
+
+def example() -> dict[str, PagedSequence]:
+    """The chapter's example: A of 6 tokens, B of 3, then A grows to 9."""
+    allocator = BlockAllocator(N)
+    sequences = {name: PagedSequence(allocator, P) for name in "AB"}
+    for name, count in (("A", 6), ("B", 3), ("A", 3)):
+        sequences[name].reserve(count)
+        sequences[name].advance(count)
+    return sequences
+
+
+def _pool() -> None:
+    """Block tables on the left, the pool on the right, a line from each entry to its block."""
+    fig, ax = diagram(height=3.35)
+    left, top = 4.35, 2.9
+    owners = {}
+    for name, sequence in example().items():
+        for position, slot in enumerate(sequence.slots(0, sequence.length)):
+            owners[slot] = (name, position)
+    for block in range(N):
+        y = top - block * (CELL + 0.05)
+        label(ax, left - 0.12, y + CELL / 2, f"block {block}", align="right", size=8.5, colour="muted")
+        for place in range(P):
+            _token(ax, left + place * 1.28 * CELL, y, block, owners.get(block * P + place))
+        held = [name for name, sequence in example().items() if block in sequence.blocks]
+        words = "null block" if block == NULL_BLOCK else f"{held[0]}'s" if held else "free"
+        label(ax, left + P * 1.28 * CELL + 0.12, y + CELL / 2, words, align="left", size=8.5)
+    y = top
+    for (name, sequence), colour in zip(example().items(), ("blue", "orange"), strict=True):
+        label(ax, 0.2, y + CELL / 2, f"request {name}", align="left", bold=True)
+        label(ax, 0.2, y - 0.1, f"length {sequence.length}", align="left", size=8.5)
+        label(ax, 0.2, y - 0.34, f"blocks {sequence.blocks}", align="left", mono=True, size=8.5)
+        for entry, block in enumerate(sequence.blocks):
+            middle = y - entry * CELL + CELL / 2
+            _cell(ax, 2.25, y - entry * CELL, 0.46, CELL, colour, str(block))
+            arrow(ax, (2.75, middle), (left - 0.76, top - block * (CELL + 0.05) + CELL / 2), colour=colour)
+        y -= 4.5 * CELL
+    save(fig, "week_3_day_1")
+
+
+def _token(ax: Axes, x: float, y: float, block: int, owner: tuple[str, int] | None) -> None:
+    """One slot: whose token it holds and which."""
+    width = 1.28 * CELL
+    if owner is not None:
+        _cell(ax, x, y, width, CELL, "blue" if owner[0] == "A" else "orange", f"{owner[0]}{owner[1]}")
+    else:
+        _cell(ax, x, y, width, CELL, "muted" if block == NULL_BLOCK else "", "")
+
+
+def _cell(ax: Axes, x: float, y: float, width: float, height: float, colour: str, text: str) -> None:
+    ax.add_patch(
+        Rectangle(
+            (x, y),
+            width,
+            height,
+            facecolor=PALE[colour] if colour else COLOURS["paper"],
+            edgecolor=COLOURS[colour or "line"],
+            linewidth=0.9,
+            linestyle="-" if colour else (0, (2, 2)),
+            hatch=HATCHES.get(colour, "") if not text else "",
+        )
+    )
+    if text:
+        label(ax, x + width / 2, y + height / 2, text, size=8.5)
+
+
+def _views() -> None:
+    """The same slots as blocks and as one run: index 5 is a block in the one and a token in the other."""
+    config = SimpleNamespace(num_layers=1, num_kv_heads=1, head_dim=1)
+    pool = KvPool(config, N, P)  # type: ignore[arg-type]  # the three sizes are all that it looks at
+    flat = pool.keys[0].flatten(0, 1)
+    flat[:, 0, 0] = torch.arange(N * P)
+    fig, ax = diagram(height=2.6)
+    cell, gap = 0.203, 0.04
+    label(ax, 0.2, 2.35, "keys[layer]   [N, P, Hkv, D]", align="left", mono=True, size=8.5)
+    label(ax, 0.2, 1.0, "keys[layer].flatten(0, 1)   [N·P, Hkv, D]", align="left", mono=True, size=8.5)
+    chosen = pool.keys[0][5].flatten().tolist(), flat[5].flatten().tolist()
+    for block in range(N):
+        for place in range(P):
+            slot = int(pool.keys[0, block, place, 0, 0])
+            x = 0.2 + block * (P * cell + gap)
+            _slot(ax, x + place * cell, 1.75, cell, slot, slot in chosen[0])
+            _slot(ax, 0.2 + slot * cell, 0.4, cell, slot, slot in chosen[1])
+        label(ax, x + P * cell / 2, 2.11, str(block), size=8.5, colour="muted")
+    x = 0.2 + 5 * (P * cell + gap) + P * cell / 2
+    arrow(ax, (x, 1.42), (x, 1.72), colour="orange")
+    label(ax, x, 1.32, "keys[layer][5]: block 5, 4 tokens", size=8.5)
+    x = 0.2 + 5.5 * cell
+    arrow(ax, (x, 0.2), (x, 0.38), colour="blue")
+    label(
+        ax,
+        x + 0.15,
+        0.16,
+        "flatten(0, 1)[5]: slot 5, the token at place 1 of block 1",
+        align="left",
+        size=8.5,
+    )
+    save(fig, "week_3_day_1_views")
+
+
+def _slot(ax: Axes, x: float, y: float, size: float, slot: int, chosen: bool) -> None:
+    colour = ("orange" if y > 1 else "blue") if chosen else "muted"
+    face = PALE[colour] if chosen else COLOURS["paper"]
+    edge = COLOURS[colour if chosen else "line"]
+    ax.add_patch(
+        Rectangle((x, y), size, 0.25, facecolor=face, edgecolor=edge, linewidth=1.2 if chosen else 0.7)
+    )
+    label(ax, x + size / 2, y + 0.125, str(slot), size=8, colour="ink" if chosen else "muted", bold=chosen)
+
+
+def measure() -> list[tuple[int, int, int]]:
+    """For each decode of the sixteen requests in five slots: tokens held, places in pages, in the dense batch."""
+    decodes = []
+
+    def hidden(tokens, positions, caches):
+        new = torch.zeros(*tokens.shape)[:, None, :, None]
+        keys, _, _ = caches[0].update_and_fetch(new, new)
+        if isinstance(positions, list):  # a decode
+            lengths = [cache.length for cache in caches[0].slots if cache is not None]
+            pages = sum(PAGE * blocks_for(length, PAGE) for length in lengths)
+            decodes.append((sum(lengths), pages, keys.shape[0] * keys.shape[2]))
+        return torch.zeros(*tokens.shape, 1)
+
+    model = SimpleNamespace(
+        config=SimpleNamespace(num_layers=1, max_positions=8192),
+        embedding=SimpleNamespace(weight=torch.zeros(1, 1)),
+        hidden=hidden,
+        logits=lambda states: torch.zeros(*states.shape[:-1], 2),
+    )
+    batch_generate(model, [Request([1] * prompt, output) for prompt, output in LENGTHS])  # type: ignore[arg-type]
+    return decodes
+
+
+def _waste() -> None:
+    """Places for tokens, decode by decode."""
+    fig, ax = new_figure(height=2.5)
+    tokens, pages, dense = zip(*measure(), strict=True)
+    steps = range(1, len(tokens) + 1)
+    ax.fill_between(steps, tokens, dense, color=PALE["orange"], step="mid", linewidth=0)
+    ax.step(steps, dense, where="mid", color=COLOURS["orange"], label="the dense batch")
+    ax.step(steps, pages, where="mid", color=COLOURS["blue"], label="pages of 16")
+    ax.step(
+        steps, tokens, where="mid", color=COLOURS["ink"], linewidth=1, linestyle=(0, (2, 1)), label="tokens"
+    )
+    ax.set(xlabel="decode", ylabel="places for tokens", xlim=(1, len(tokens)), ylim=(0, None))
+    ax.yaxis.set_major_formatter("{x:,.0f}")
+    ax.legend(loc="upper right", bbox_to_anchor=(0.86, 1.0))
+    save(fig, "week_3_day_1_waste")
+
+
+if __name__ == "__main__":
+    draw()

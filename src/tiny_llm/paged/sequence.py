@@ -1,0 +1,103 @@
+"""One request's blocks, and attention over them by gathering (Day 3.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from tiny_llm.attention import causal_mask
+from tiny_llm.generate import Sample, greedy
+from tiny_llm.kv_cache import DenseCache
+from tiny_llm.model import Transformer
+from tiny_llm.paged.allocator import BlockAllocator
+from tiny_llm.paged.pool import KvPool, blocks_for, slots_of
+
+
+class PagedSequence:
+    """The blocks that hold one sequence, in order, and how many tokens are in them."""
+
+    def __init__(self, allocator: BlockAllocator, block_size: int) -> None:
+        """Start empty, without a block."""
+        self.allocator = allocator
+        self.block_size = block_size
+        self.blocks: list[int] = []
+        self.length = 0  # tokens whose keys and values are in the pool
+
+    def reserve(self, count: int) -> None:
+        """Make sure that there are blocks for ``count`` tokens more; before the model runs on them.
+
+        Raises:
+            OutOfBlocks: there are not enough; the sequence is as it was.
+        """
+        raise NotImplementedError("Week 3 Day 1 Task 4: A sequence of blocks")
+
+    def slots(self, start: int, stop: int) -> list[int]:
+        """The slots of the tokens at positions ``start`` … ``stop`` − 1."""
+        raise NotImplementedError("Week 3 Day 1 Task 4: A sequence of blocks")
+
+    def advance(self, count: int) -> None:
+        """Note that ``count`` tokens more are in the pool, in all layers: once a step, after the model has run."""
+        raise NotImplementedError("Week 3 Day 1 Task 4: A sequence of blocks")
+
+    def release(self) -> None:
+        """Give all blocks back, and be empty again."""
+        raise NotImplementedError("Week 3 Day 1 Task 4: A sequence of blocks")
+
+
+class GatherCache(DenseCache):
+    """One layer of a pool, as the model sees it on behalf of one sequence: writes by slot, and gathers by slot."""
+
+    def __init__(self, pool: KvPool, layer: int, sequence: PagedSequence) -> None:
+        """Look at one layer of the pool for one sequence; several layers share both."""
+        self.pool = pool
+        self.layer = layer
+        self.sequence = sequence
+
+    def update_and_fetch(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Write the L new tokens behind the sequence's ``length``, then gather all S.
+
+        The sequence itself doesn't change: its blocks were reserved before, and whoever runs the model advances it
+        after all layers have run.
+
+        Args:
+            key: [1, Hkv, L, D]; value likewise.
+
+        Returns:
+            keys and values [1, Hkv, S, D] and the mask [L, S]: causal, bottom-right aligned; None for a single token.
+        """
+        raise NotImplementedError("Week 3 Day 1 Task 5: Attention by gathering")
+
+
+def generate_on_pages(
+    model: Transformer,
+    pool: KvPool,
+    allocator: BlockAllocator,
+    prompt_ids: Sequence[int],
+    max_tokens: int,
+    end_ids: Collection[int] = (),
+    sample: Sample = greedy,
+) -> Iterator[int]:
+    """Day 2.1's generation with keys and values in a pool that others may use, too.
+
+    Blocks are taken when they are needed, at most one for a decoded token, and given back at the end, however that
+    comes: the last token, an error, or a caller who asks for no more.
+
+    Args:
+        model: the model.
+        pool: where keys and values go.
+        allocator: hands out the pool's blocks.
+        prompt_ids: at least one token id, and fewer than the model has positions.
+        max_tokens: how many tokens to produce at most.
+        end_ids: ids that end the text. The one produced is yielded too.
+        sample: chooses a token from the last row of logits [V] and all the ids so far.
+
+    Yields:
+        Each new token id as soon as it is known.
+
+    Raises:
+        ValueError: the prompt is empty or too long.
+        OutOfBlocks: the pool has too few free blocks for the next tokens.
+    """
+    raise NotImplementedError("Week 3 Day 1 Task 5: Attention by gathering")

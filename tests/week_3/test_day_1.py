@@ -1,0 +1,844 @@
+"""Day 3.1: the allocator of blocks, the pool, a sequence of blocks, and generation on pages."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from week_1 import numpy_model
+from week_1.caches import attention_oracle
+from week_1.numpy_model import HKV, D, H
+
+from coursekit import lab as door
+from coursekit.check import check, check_equal, check_raises
+
+from .broken_books import BROKEN, REFUSED, with_four_held
+from .pages import (
+    BLOCK_SIZES,
+    LAYERS,
+    UNUSED,
+    Account,
+    N,
+    allocator_of,
+    blocks_needed,
+    books,
+    check_all_free,
+    filled,
+    in_use,
+    normal,
+    pool_of,
+    slot_of,
+    spoil,
+    through_blocks,
+    written,
+)
+from .paging_model import PagingModel, storage_of
+
+QUICK = settings(max_examples=80, deadline=None, derandomize=True, database=None, report_multiple_bugs=False)
+sizes_of_blocks = pytest.mark.parametrize("P", BLOCK_SIZES, ids=lambda P: f"pages of {P}")
+
+
+# Task 1: the allocator
+
+
+@pytest.mark.parametrize("num_blocks", [2, 5, 17])
+def test_task_1_every_block_but_the_null_block_is_handed_out_once(lab, num_blocks):
+    allocator = allocator_of(lab, num_blocks)
+    blocks = [allocator.allocate(1) for _ in range(num_blocks - 1)]
+    check_equal(
+        sorted(block for one in blocks for block in one),
+        list(range(1, num_blocks)),
+        name="all the blocks handed out",
+    )
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 6])
+def test_task_1_as_many_as_asked_for_come_with_one_reference_each(lab, count):
+    allocator = allocator_of(lab, 7)
+    blocks = allocator.allocate(count)
+    assert isinstance(blocks, list), f"allocate({count}) should return a list of blocks, not {blocks!r}"
+    check_equal(len(blocks), count, name=f"how many blocks allocate({count}) gave")
+    check_equal(in_use(allocator), dict.fromkeys(sorted(blocks), 1), name="the blocks in use")
+    check_equal(len(allocator.free_blocks), 6 - count, name="how many blocks are free afterwards")
+
+
+@pytest.mark.parametrize(("taken", "count"), [(0, 6), (3, 3), (5, 1), (3, 100)])
+def test_task_1_too_many_blocks_are_refused_and_none_is_taken(lab, taken, count):
+    allocator = allocator_of(lab, 6)
+    held = allocator.allocate(taken)
+    before = books(allocator)
+    name = f"allocate({count}) with {5 - taken} blocks free"
+    kind = lab.paged.allocator.OutOfBlocks
+    error = check_raises(kind, lambda: allocator.allocate(count), name=name)
+    for number, what in ((count, "were wanted"), (5 - taken, "are free")):
+        said = re.search(rf"\b{number}\b", str(error))
+        assert said, f"{name}: the message should say how many {what}, {number}; it says {str(error)!r}"
+    check_equal(books(allocator), before, name=f"what the allocator knows after the refused {name}")
+    rest = allocator.allocate(5 - taken)
+    check_equal(
+        sorted(held + rest), list(range(1, 6)), name="all blocks, the last free ones taken afterwards"
+    )
+
+
+def test_task_1_a_negative_count_is_refused(lab):
+    allocator = allocator_of(lab, 6)
+    allocator.free(allocator.allocate(3)[:1])
+    before = books(allocator)
+    for count in (-1, -4):
+        check_raises(ValueError, partial(allocator.allocate, count), name=f"allocate({count})")
+    check_equal(books(allocator), before, name="what the allocator knows after a negative count")
+
+
+def test_task_1_blocks_come_back_in_any_order(lab):
+    allocator = allocator_of(lab, 8)
+    first, second = allocator.allocate(4), allocator.allocate(3)
+    allocator.free([first[2], second[0], first[0]])
+    kept = sorted([first[1], first[3], *second[1:]])
+    check_equal(in_use(allocator), dict.fromkeys(kept, 1), name="the blocks in use")
+    again = allocator.allocate(3)
+    check_equal(sorted(again), sorted([first[2], second[0], first[0]]), name="the blocks that were free")
+    allocator.free(tuple(kept + again))
+    check_all_free(allocator, when="after all were freed")
+
+
+def test_task_1_a_block_that_two_hold_is_free_when_the_second_lets_go(lab):
+    allocator = allocator_of(lab, 6)
+    shared, own = allocator.allocate(2)
+    allocator.references[shared] = 2
+    allocator.free([shared, own])
+    check_equal(
+        in_use(allocator), {shared: 1}, name="the blocks that one of two still holds (block: references)"
+    )
+    rest = allocator.allocate(4)
+    assert shared not in rest, f"block {shared} was handed out again, and somebody still holds it"
+    allocator.free(rest)
+    allocator.free([shared])
+    check_all_free(allocator, when="after the second let go")
+
+
+def test_task_1_whoever_holds_two_references_may_give_both_up_at_once(lab):
+    allocator = allocator_of(lab, 4)
+    (block,) = allocator.allocate(1)
+    allocator.references[block] = 2
+    allocator.free([block, block])
+    check_all_free(allocator, when="after both references were given up in one call")
+
+
+@pytest.mark.parametrize("what", list(REFUSED))
+def test_task_1_what_cannot_be_freed_is_refused_and_nothing_changes(lab, what):
+    allocator, held = with_four_held(lab)
+    blocks, before = REFUSED[what](held), books(allocator)
+    check_raises(ValueError, lambda: allocator.free(blocks), name=f"free({blocks}): {what}")
+    check_equal(books(allocator), before, name=f"what the allocator knows after the refused free of {what}")
+
+
+def test_task_1_the_last_block_is_not_reached_by_a_negative_number(lab):
+    allocator = allocator_of(lab, 5)
+    allocator.allocate(4)
+    before = books(allocator)
+    check_raises(ValueError, lambda: allocator.free([-1]), name="free([-1]) with every block in use")
+    check_equal(books(allocator), before, name="what the allocator knows after the refused free([-1])")
+
+
+def test_task_1_a_block_freed_twice_is_refused_the_second_time(lab):
+    allocator = allocator_of(lab, 5)
+    blocks = allocator.allocate(3)
+    allocator.free(blocks)
+    check_raises(ValueError, lambda: allocator.free(blocks), name="freeing the same blocks a second time")
+    check_all_free(allocator, when="after the same blocks were freed twice")
+
+
+def test_task_1_the_callers_list_is_the_callers(lab):
+    allocator = allocator_of(lab, 6)
+    blocks = allocator.allocate(3)
+    copy = list(blocks)
+    allocator.free(blocks)
+    check_equal(blocks, copy, name="the list given to free, afterwards")
+    again = allocator.allocate(2)
+    held = in_use(allocator)
+    again.clear()
+    check_equal(in_use(allocator), held, name="the blocks in use after the caller emptied the list it got")
+
+
+@QUICK
+@given(
+    num_blocks=st.integers(2, 9),
+    steps=st.lists(st.tuples(st.booleans(), st.integers(0, 5), st.lists(st.integers(0, 9), max_size=4))),
+)
+def test_task_1_any_order_of_taking_and_giving_back_keeps_the_books(num_blocks, steps):
+    account = Account(door.active(), num_blocks)
+    for take, count, numbers in steps:
+        if take:
+            account.allocate(count)
+        else:
+            account.free(account.pick(numbers))
+    account.free_everything()
+
+
+# Task 2: shared blocks, and the books
+
+
+def test_task_2_a_shared_block_is_freed_as_often_as_it_is_held(lab):
+    allocator = allocator_of(lab, 6)
+    blocks = allocator.allocate(3)
+    allocator.share(tuple(blocks[:2]))
+    allocator.share(blocks[:1])
+    expected = dict(sorted(zip(blocks, (3, 2, 1), strict=True)))
+    check_equal(in_use(allocator), expected, name="the references after sharing")
+    for left in ({blocks[0]: 2, blocks[1]: 1}, {blocks[0]: 1}, {}):
+        allocator.free([block for block in blocks if in_use(allocator).get(block)])
+        check_equal(in_use(allocator), dict(sorted(left.items())), name="the references after another free")
+    check_all_free(allocator, when="after everybody let go")
+
+
+NOT_SHARED = [what for what in REFUSED if "times" not in what and "twice" not in what]
+
+
+@pytest.mark.parametrize("what", NOT_SHARED)
+def test_task_2_what_nobody_holds_cannot_be_shared_and_nothing_changes(lab, what):
+    allocator, held = with_four_held(lab)
+    blocks, before = REFUSED[what](held), books(allocator)
+    check_raises(ValueError, lambda: allocator.share(blocks), name=f"share({blocks}): {what}")
+    check_equal(books(allocator), before, name=f"what the allocator knows after the refused share of {what}")
+
+
+def test_task_2_balanced_books_pass_and_stay_as_they_are(lab):
+    allocator = allocator_of(lab, 9)
+    allocator.check()
+    blocks = allocator.allocate(8)
+    allocator.check()
+    allocator.share(blocks[2:5])
+    allocator.free(blocks[:4])
+    allocator.free_blocks.sort(reverse=True)
+    before, order = books(allocator), list(allocator.free_blocks)
+    allocator.check()
+    check_equal(books(allocator), before, name="what the allocator knows after check()")
+    check_equal(allocator.free_blocks, order, name="the free list after check(), in its order")
+
+
+@pytest.mark.parametrize("what", list(BROKEN))
+def test_task_2_books_that_do_not_balance_are_reported(lab, what):
+    allocator, held = with_four_held(lab)
+    allocator.check()
+    culprit = BROKEN[what](allocator, held)
+    name = f"check() with {what}"
+    check_raises(RuntimeError, allocator.check, name=name, match=str(culprit))
+
+
+ACTIONS = st.tuples(
+    st.sampled_from(["allocate", "free", "share", "free any", "share any"]),
+    st.integers(0, 6),
+    st.lists(st.integers(-2, 11), max_size=4),
+)
+
+
+@QUICK
+@given(num_blocks=st.integers(2, 10), steps=st.lists(ACTIONS, max_size=25))
+def test_task_2_any_order_of_taking_sharing_and_freeing_keeps_the_books(num_blocks, steps):
+    account = Account(door.active(), num_blocks)
+    for action, count, numbers in steps:
+        if action == "allocate":
+            account.allocate(count)
+        elif action == "free":
+            account.free(account.pick(numbers))
+        elif action == "share":
+            account.share(account.pick(numbers))
+        elif action == "free any":
+            account.free(numbers)
+        else:
+            account.share(list(dict.fromkeys(numbers)))
+        account.allocator.check()
+    account.free_everything()
+    account.allocator.check()
+
+
+# Task 3: the pool
+
+
+def check_write(lab: Any, P: int, layer: int, slots: list[int], dtype: str = "float32") -> None:
+    pool, *old = filled(lab, P, dtype)
+    storage = pool.keys, pool.values
+    new = [lab.numpy(lab.array(part, dtype)) for part in normal(32, 2, len(slots), HKV, D)]
+    pool.write(layer, lab.array(slots), *(lab.array(part, dtype) for part in new))
+    for name, before, tokens, other, place in zip(
+        ("keys", "values"), old, new, new[::-1], storage, strict=True
+    ):
+        suspects = {"keys and values are mixed up": written(before, layer, slots, other)}
+        suspects["nothing reached the pool: was it written to a copy?"] = before
+        everywhere = before
+        for each in range(LAYERS):
+            everywhere = written(everywhere, each, slots, tokens)
+        suspects["it was written to every layer"] = everywhere
+        if max(slots) < N and len(slots) in (1, P):
+            suspects["slots were taken for blocks: the write went through [N, P, Hkv, D]"] = through_blocks(
+                before, layer, slots, tokens
+            )
+        check(
+            getattr(pool, name),
+            written(before, layer, slots, tokens),
+            name=f"pool.{name} after writing slots {slots} of layer {layer}",
+            axes="layers N P Hkv D",
+            rtol=0,
+            atol=0,
+            dtype=dtype,
+            suspects=suspects,
+        )
+        moved = (
+            f"pool.{name} lie elsewhere after a write: their memory is taken once, and written to in place"
+        )
+        assert lab.shares_memory(getattr(pool, name), place), moved
+
+
+WRITES = {
+    "one token, in a slot that could be a block": [5],
+    "as many tokens as a page has": [4, 6, 2],
+    "a token in the last slot": [3 * N - 1],
+    "a run across two pages": [7, 8, 9, 10],
+    "slots in no order": [17, 3, 9, 4, 20],
+}
+
+
+@pytest.mark.parametrize("layer", [0, 2], ids=["first layer", "third layer"])
+@pytest.mark.parametrize("case", list(WRITES))
+def test_task_3_tokens_are_written_to_their_slots_and_nowhere_else(lab, case, layer):
+    check_write(lab, 3, layer, WRITES[case])
+
+
+@pytest.mark.parametrize(("P", "slots"), [(1, [6, 2, 4]), (1, [3]), (16, [15, 16, 111, 31, 32]), (16, [6])])
+def test_task_3_pages_of_other_sizes_are_written_alike(lab, P, slots):
+    check_write(lab, P, 1, slots)
+
+
+def test_task_3_the_pool_keeps_its_dtype(lab):
+    check_write(lab, 3, 1, [8, 13], "bfloat16")
+
+
+@sizes_of_blocks
+@pytest.mark.parametrize("layer", [0, 3], ids=["first layer", "last layer"])
+def test_task_3_slots_are_gathered_in_the_order_asked_for(lab, P, layer):
+    _, keys, values = filled(lab, P)
+    pool = pool_of(lab, N, P)
+    slots = [2 * P, N * P - 1, P, 3 * P - 1]
+    for slot in slots:
+        block, place = slot // P, slot % P
+        pool.keys[layer, block, place] = lab.array(keys[layer, block, place])
+        pool.values[layer, block, place] = lab.array(values[layer, block, place])
+    expected = tuple(
+        np.stack([part[layer, slot // P, slot % P] for slot in slots]) for part in (keys, values)
+    )
+    actual = pool.gather(layer, lab.array(slots))
+    suspects = {"keys and values are mixed up": expected[::-1]}
+    check(
+        actual,
+        expected,
+        name=("the keys", "the values"),
+        axes="S Hkv D",
+        rtol=0,
+        atol=0,
+        suspects=suspects,
+        nan="slots were read that were not asked for; the test has put NaN into all of those",
+    )
+
+
+def test_task_3_what_was_gathered_is_a_copy(lab):
+    pool, keys, values = filled(lab, 3)
+    slots = list(range(6, 12))
+    gathered = pool.gather(1, lab.array(slots))
+    spoil(pool)
+    expected = tuple(part[1].reshape(-1, HKV, D)[slots] for part in (keys, values))
+    check(
+        gathered,
+        expected,
+        name=("the keys", "the values"),
+        axes="S Hkv D",
+        rtol=0,
+        atol=0,
+        nan="what was gathered changed with the pool",
+    )
+
+
+@sizes_of_blocks
+def test_task_3_blocks_for_counts_the_last_one_even_if_it_is_part_full(lab, P):
+    for tokens in (0, 1, P - 1, P, P + 1, 4 * P - 1, 4 * P, 4 * P + 1, 1000 * P + 1):
+        name = f"blocks_for({tokens}, {P})"
+        check_equal(lab.paged.pool.blocks_for(tokens, P), blocks_needed(tokens, P), name=name)
+
+
+@sizes_of_blocks
+def test_task_3_a_position_stands_in_its_own_block_at_its_own_place(lab, P):
+    blocks = [5, 2, 9, 4]
+    for start, stop in ((0, 4 * P), (0, 1), (P - 1, P + 1), (P, 2 * P), (2 * P, 2 * P), (3 * P, 4 * P)):
+        expected = [slot_of(blocks, position, P) for position in range(start, stop)]
+        actual = lab.paged.pool.slots_of(blocks, start, stop, P)
+        check_equal(actual, expected, name=f"the slots of positions {start} to {stop - 1} in blocks {blocks}")
+
+
+def test_task_3_the_slots_of_a_part_full_block_end_with_the_tokens(lab):
+    actual = lab.paged.pool.slots_of([4, 1], 3, 6, 4)
+    check_equal(actual, [19, 4, 5], name="the slots of positions 3 to 5, with P = 4 in blocks [4, 1]")
+
+
+# Task 4: a sequence of blocks
+
+
+def sequence_of(lab: Any, allocator: Any, P: int, length: int = 0) -> Any:
+    sequence = lab.paged.sequence.PagedSequence(allocator, P)
+    if length:
+        sequence.reserve(length)
+        sequence.advance(length)
+    return sequence
+
+
+@sizes_of_blocks
+def test_task_4_reserve_takes_as_many_blocks_as_the_tokens_need(lab, P):
+    for length in (0, 1, P - 1, P, P + 1, 2 * P):
+        for count in (0, 1, P - 1, P, P + 1, 3 * P + 1):
+            allocator = allocator_of(lab, 8 * P)
+            sequence = sequence_of(lab, allocator, P, length)
+            before = list(sequence.blocks)
+            sequence.reserve(count)
+            name = f"after reserve({count}) with {length} tokens there"
+            expected = blocks_needed(length + count, P)
+            check_equal(len(sequence.blocks), expected, name=f"how many blocks there are {name}")
+            check_equal(sequence.blocks[: len(before)], before, name=f"the blocks held before, {name}")
+            check_equal(sequence.length, length, name=f"sequence.length {name}")
+            held = dict.fromkeys(sorted(sequence.blocks), 1)
+            check_equal(in_use(allocator), held, name=f"the blocks in use {name}")
+
+
+def test_task_4_what_is_reserved_already_is_not_taken_again(lab):
+    allocator = allocator_of(lab, 9)
+    sequence = sequence_of(lab, allocator, 3, 2)
+    for count in (10, 10, 1, 0, 4):
+        sequence.reserve(count)
+        check_equal(len(sequence.blocks), 4, name=f"how many blocks there are after reserve({count})")
+    check_equal(len(allocator.free_blocks), 4, name="how many blocks are free")
+
+
+def test_task_4_one_token_at_a_time_takes_a_block_at_every_page_edge(lab):
+    allocator = allocator_of(lab, 9)
+    sequence = sequence_of(lab, allocator, 3)
+    counts = []
+    for _ in range(8):
+        sequence.reserve(1)
+        sequence.advance(1)
+        counts.append(len(sequence.blocks))
+    check_equal(
+        counts, [1, 1, 1, 2, 2, 2, 3, 3], name="how many blocks there are after each of 8 tokens, P = 3"
+    )
+    check_equal(sequence.length, 8, name="sequence.length")
+
+
+def test_task_4_too_few_blocks_leave_everything_as_it_was(lab):
+    allocator = allocator_of(lab, 7)
+    other, sequence = sequence_of(lab, allocator, 3, 5), sequence_of(lab, allocator, 3, 4)
+    blocks, before = list(sequence.blocks), books(allocator)
+    error = lab.paged.allocator.OutOfBlocks
+    check_raises(error, lambda: sequence.reserve(9), name="reserve(9), which takes 3 blocks more of 2")
+    check_equal(sequence.blocks, blocks, name="the sequence's blocks after the refusal")
+    check_equal(sequence.length, 4, name="sequence.length after the refusal")
+    check_equal(books(allocator), before, name="what the allocator knows after the refusal")
+    sequence.reserve(8)
+    check_equal(
+        len(sequence.blocks), 4, name="how many blocks there are after reserve(8), for which 2 suffice"
+    )
+    check_equal(len(other.blocks), 2, name="how many blocks the other sequence has")
+
+
+@sizes_of_blocks
+def test_task_4_slots_follow_the_sequences_own_blocks(lab, P):
+    sequence = sequence_of(lab, allocator_of(lab, 9), P)
+    sequence.blocks = [6, 1, 8]
+    for start, stop in ((0, 3 * P), (P - 1, P + 1), (2 * P, 2 * P + 1), (P, P)):
+        expected = [slot_of([6, 1, 8], position, P) for position in range(start, stop)]
+        check_equal(sequence.slots(start, stop), expected, name=f"slots({start}, {stop}), P = {P}")
+
+
+def test_task_4_advancing_counts_tokens_and_takes_nothing(lab):
+    allocator = allocator_of(lab, 9)
+    sequence = sequence_of(lab, allocator, 3)
+    sequence.reserve(7)
+    before = books(allocator)
+    for count, length in ((5, 5), (1, 6), (1, 7)):
+        sequence.advance(count)
+        check_equal(sequence.length, length, name=f"sequence.length after advance({count})")
+    check_equal(books(allocator), before, name="what the allocator knows after advancing")
+
+
+def test_task_4_a_released_sequence_is_as_good_as_new(lab):
+    allocator = allocator_of(lab, 6)
+    sequence = sequence_of(lab, allocator, 3, 8)
+    for _ in range(2):
+        sequence.release()
+        check_equal((sequence.blocks, sequence.length), ([], 0), name="blocks and length after release()")
+        check_all_free(allocator, when="after release()")
+    sequence.reserve(4)
+    check_equal(len(sequence.blocks), 2, name="how many blocks reserve(4) took after release()")
+
+
+def test_task_4_releasing_gives_up_one_reference_and_no_more(lab):
+    allocator = allocator_of(lab, 6)
+    sequence = sequence_of(lab, allocator, 3, 8)
+    shared = sequence.blocks[1]
+    allocator.share([shared])
+    sequence.release()
+    check_equal(in_use(allocator), {shared: 1}, name="the blocks in use after one of two holders let go")
+
+
+@QUICK
+@given(
+    P=st.sampled_from(BLOCK_SIZES),
+    steps=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 20)), min_size=1, max_size=20),
+)
+def test_task_4_sequences_that_grow_and_end_side_by_side_share_no_slot(P, steps):
+    lab = door.active()
+    allocator = allocator_of(lab, 30)
+    sequences = [sequence_of(lab, allocator, P) for _ in range(3)]
+    lengths = [0, 0, 0]
+    for which, count in steps:
+        others = sum(blocks_needed(n, P) for i, n in enumerate(lengths) if i != which)
+        if count == 0:
+            sequences[which].release()
+            lengths[which] = 0
+        elif others + blocks_needed(lengths[which] + count, P) > 29:
+            error = lab.paged.allocator.OutOfBlocks
+            check_raises(error, partial(sequences[which].reserve, count), name=f"reserve({count})")
+        else:
+            sequences[which].reserve(count)
+            sequences[which].advance(count)
+            lengths[which] += count
+        check_equal([s.length for s in sequences], lengths, name="the lengths of three sequences")
+        slots = [slot for s, n in zip(sequences, lengths, strict=True) for slot in s.slots(0, n)]
+        assert len(set(slots)) == len(slots), "a slot belongs to two tokens"
+        assert min(slots, default=P) >= P, "a token has a slot in the null block"
+    for sequence in sequences:
+        sequence.release()
+    check_all_free(allocator, when="after all three were released")
+
+
+# Task 5: attention by gathering
+
+
+def whole(length: int, seed: int = 33) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Queries [1, H, S, D], keys and values [1, Hkv, S, D] of a sequence."""
+    return normal(seed, 1, H, length, D), *normal(seed + 1, 2, 1, HKV, length, D)
+
+
+def caches_of(lab: Any, pool: Any, sequence: Any) -> list[Any]:
+    return [lab.paged.sequence.GatherCache(pool, layer, sequence) for layer in range(LAYERS)]
+
+
+def causal(L: int, S: int) -> np.ndarray:
+    return np.where(np.arange(S) > np.arange(S - L, S)[:, None], -np.inf, 0.0)
+
+
+def test_task_5_the_sequence_stays_as_it_is_while_the_layers_run(lab):
+    _, keys, values = whole(6)
+    pool, allocator = pool_of(lab, 9, 3), allocator_of(lab, 9)
+    sequence = sequence_of(lab, allocator, 3)
+    sequence.reserve(6)
+    blocks, before = list(sequence.blocks), books(allocator)
+    for layer, cache in enumerate(caches_of(lab, pool, sequence)):
+        cache.update_and_fetch(lab.array(keys), lab.array(values))
+        assert sequence.length == 0, (
+            f"after layer {layer} the sequence's length is {sequence.length}, not 0: the layers leave it alone, and "
+            "whoever runs the model advances it when all have run"
+        )
+        check_equal(sequence.blocks, blocks, name=f"the sequence's blocks after layer {layer} ran")
+    check_equal(books(allocator), before, name="what the allocator knows after the layers ran")
+
+
+def test_task_5_what_is_there_already_is_the_sequences_to_say(lab):
+    """Its tokens may have come through other caches; a cache that counts for itself would overwrite them."""
+    _, keys, values = whole(7)
+    pool, allocator = pool_of(lab, 9, 3), allocator_of(lab, 9)
+    sequence = sequence_of(lab, allocator, 3)
+    sequence.reserve(7)
+    for start, stop, layer in ((0, 5, 0), (5, 7, 0), (5, 7, 0)):
+        cache = caches_of(lab, pool, sequence)[layer]
+        sequence.length = start
+        fetched = cache.update_and_fetch(*(lab.array(x[:, :, start:stop]) for x in (keys, values)))
+    sequence.length = 6
+    again = cache.update_and_fetch(*(lab.array(x[:, :, 6:7]) for x in (keys, values)))
+    for name, actual in (("after new caches", fetched), ("after the same call once more", again)):
+        check(
+            tuple(actual[:2]),
+            (keys, values),
+            name=(f"the keys {name}", f"the values {name}"),
+            axes="1 Hkv S D",
+            rtol=0,
+            atol=0,
+            nan=UNUSED,
+        )
+
+
+PIECES = [(7,), (6, 3), (1, 4, 2), (6, 1, 1, 2), (16, 1, 15, 1)]
+
+
+@sizes_of_blocks
+@pytest.mark.parametrize("pieces", PIECES, ids=str)
+def test_task_5_the_new_tokens_are_written_and_all_of_them_fetched(lab, pieces, P):
+    _, keys, values = whole(sum(pieces))
+    pool, allocator = pool_of(lab, 40, P), allocator_of(lab, 40)
+    sequence = sequence_of(lab, allocator, P)
+    cache, start = caches_of(lab, pool, sequence)[2], 0
+    for L in pieces:
+        stop = start + L
+        sequence.reserve(L)
+        *fetched, mask = cache.update_and_fetch(*(lab.array(x[:, :, start:stop]) for x in (keys, values)))
+        expected = (keys[:, :, :stop], values[:, :, :stop])
+        whole_pages = fetched[0].shape[2] == -(-stop // P) * P != stop
+        assert not whole_pages, (
+            f"{fetched[0].shape[2]} tokens were fetched, {stop} are there: whole pages were gathered, with the empty "
+            "places of the last one"
+        )
+        check(
+            tuple(fetched),
+            expected,
+            name=(f"the keys after {stop} tokens", f"the values after {stop} tokens"),
+            axes="1 Hkv S D",
+            rtol=0,
+            atol=0,
+            suspects={"keys and values are mixed up": expected[::-1]},
+            nan=UNUSED,
+        )
+        if L == 1:
+            assert mask is None, (
+                "one new token may see everything: the mask is None, so that nobody adds zeros"
+            )
+        else:
+            assert mask is not None, f"{L} new tokens came without a mask, and would see each other's future"
+            check(mask, causal(L, stop), name=f"the mask of {L} new tokens after {start}", axes="L S")
+        sequence.advance(L)
+        start = stop
+
+
+@sizes_of_blocks
+def test_task_5_nothing_is_written_but_the_new_tokens_of_this_layer(lab, P):
+    _, keys, values = whole(8)
+    pool, sequence = pool_of(lab, N + 5, P), sequence_of(lab, allocator_of(lab, N + 5), P)
+    cache = caches_of(lab, pool, sequence)[1]
+    for start, stop in ((0, 5), (5, 8)):
+        spoil(pool)  # what was written before would be found again
+        sequence.reserve(stop - start)
+        cache.update_and_fetch(*(lab.array(x[:, :, start:stop]) for x in (keys, values)))
+        for name, new in (("keys", keys), ("values", values)):
+            expected = np.full((LAYERS, N + 5, P, HKV, D), np.nan)
+            for position in range(start, stop):
+                expected[1].reshape(-1, HKV, D)[slot_of(sequence.blocks, position, P)] = new[0, :, position]
+            axes = "layers N P Hkv D"
+            what = f"pool.{name} after tokens {start} to {stop - 1}, with NaN in all slots before"
+            check(getattr(pool, name), expected, name=what, axes=axes, rtol=0, atol=0)
+        sequence.advance(stop - start)
+
+
+@sizes_of_blocks
+def test_task_5_sequences_and_layers_do_not_mix(lab, P):
+    pool, allocator = pool_of(lab, 40, P), allocator_of(lab, 40)
+    sequences = [sequence_of(lab, allocator, P) for _ in range(2)]
+    caches = [caches_of(lab, pool, sequence) for sequence in sequences]
+    data = [[whole(9, seed=50 + 10 * one + 2 * layer) for layer in range(LAYERS)] for one in range(2)]
+    starts = [0, 0]
+    for one, L in ((0, 4), (1, 3), (0, 1), (1, 1), (1, 2), (0, 4), (1, 3)):
+        start, stop = starts[one], starts[one] + L
+        sequences[one].reserve(L)
+        for layer in range(LAYERS):
+            query, keys, values = data[one][layer]
+            expected = attention_oracle(query, keys, values, 0.4, causal(9, 9))[:, :, start:stop]
+            new = [lab.array(x[:, :, start:stop]) for x in (query, keys, values)]
+            name = f"attention of tokens {start} to {stop - 1} of sequence {one}, layer {layer}"
+            check(caches[one][layer].attend(*new, 0.4), expected, name=name, axes="1 H L D", nan=UNUSED)
+        sequences[one].advance(L)
+        starts[one] = stop
+
+
+def test_task_5_blocks_in_no_order_hold_a_sequence_in_order(lab):
+    query, keys, values = whole(7)
+    pool, sequence = pool_of(lab, 9, 3), sequence_of(lab, allocator_of(lab, 9), 3)
+    sequence.blocks = [7, 2, 5]
+    cache, expected = (
+        caches_of(lab, pool, sequence)[0],
+        attention_oracle(query, keys, values, 0.4, causal(7, 7)),
+    )
+    for start, stop in ((0, 4), (4, 6), (6, 7)):
+        actual = cache.attend(*(lab.array(x[:, :, start:stop]) for x in (query, keys, values)), 0.4)
+        name = f"attention of tokens {start} to {stop - 1} in blocks [7, 2, 5]"
+        check(actual, expected[:, :, start:stop], name=name, axes="1 H L D", nan=UNUSED)
+        sequence.advance(stop - start)
+
+
+def test_task_5_the_mask_has_the_dtype_of_the_keys(lab):
+    _, keys, values = whole(4)
+    pool, sequence = pool_of(lab, 4, 3, dtype="bfloat16"), sequence_of(lab, allocator_of(lab, 4), 3)
+    sequence.reserve(4)
+    cache = caches_of(lab, pool, sequence)[0]
+    fetched = cache.update_and_fetch(lab.array(keys, "bfloat16"), lab.array(values, "bfloat16"))
+    check_equal(
+        [lab.dtype(part) for part in fetched], ["bfloat16"] * 3, name="the dtypes of keys, values, mask"
+    )
+
+
+PROMPT = [3, 7, 3, 1, 5]
+SCRIPT = [4, 11, 4, 0, 9, 2, 8]
+
+
+def generate(lab: Any, model: Any, storage: tuple[Any, Any], prompt: Any, *rest: Any, **options: Any) -> Any:
+    return lab.paged.sequence.generate_on_pages(model, *storage, list(prompt), *rest, **options)
+
+
+@sizes_of_blocks
+def test_task_5_blocks_are_reserved_before_the_model_runs_and_no_sooner(lab, P):
+    model, storage = PagingModel(lab, len(PROMPT), SCRIPT), storage_of(lab, 14, P)
+    check_equal(list(generate(lab, model, storage, PROMPT, 6)), SCRIPT[:6], name="the tokens generated")
+    expected = [PROMPT, *([token] for token in SCRIPT[:5])]
+    check_equal(model.calls, expected, name="the ids that the model was run on")
+    needed = [blocks_needed(len(PROMPT) + n, P) for n in range(6)]
+    check_equal(model.blocks, needed, name=f"how many blocks the request had when the model ran, P = {P}")
+    check_equal(model.head_rows, [1] * 6, name="how many rows went through the head each time")
+    check_all_free(storage[1], when="at the end")
+
+
+def test_task_5_blocks_go_back_when_a_token_ends_the_text(lab):
+    model, storage = PagingModel(lab, len(PROMPT), SCRIPT), storage_of(lab, 9, 3)
+    tokens = list(generate(lab, model, storage, PROMPT, 7, {0, 9}))
+    check_equal(tokens, SCRIPT[:4], name="the tokens, with the end tokens 0 and 9")
+    check_equal(len(model.calls), 4, name="how often the model ran")
+    check_all_free(storage[1], when="after an end token")
+
+
+@pytest.mark.parametrize("room", [1, 3, 7])
+def test_task_5_blocks_go_back_when_the_positions_are_used_up(lab, room):
+    model, storage = PagingModel(lab, len(PROMPT), SCRIPT, len(PROMPT) + room), storage_of(lab, 9, 3)
+    tokens = list(generate(lab, model, storage, PROMPT, 100))
+    check_equal(tokens, SCRIPT[:room], name=f"the tokens, with {room} positions after the prompt's")
+    check_all_free(storage[1], when="after the last position was used")
+
+
+@pytest.mark.parametrize("taken", [1, 4])
+def test_task_5_blocks_go_back_when_the_caller_asks_for_no_more(lab, taken):
+    model, storage = PagingModel(lab, len(PROMPT), SCRIPT), storage_of(lab, 9, 3)
+    stream = generate(lab, model, storage, PROMPT, 7)
+    check_equal([next(stream) for _ in range(taken)], SCRIPT[:taken], name="the first tokens")
+    check_equal(len(model.calls), taken, name=f"how often the model ran for {taken} tokens")
+    assert in_use(storage[1]), "a request that goes on holds no block"
+    stream.close()
+    check_all_free(storage[1], when=f"after the stream was closed at token {taken}")
+
+
+@pytest.mark.parametrize("call", [0, 2])
+@pytest.mark.parametrize("who", ["model", "sample"])
+def test_task_5_blocks_go_back_after_an_error(lab, who, call):
+    model, storage, samples = PagingModel(lab, len(PROMPT), SCRIPT), storage_of(lab, 9, 3), list[int]()
+
+    def sample(logits: Any, token_ids: Any) -> int:
+        samples.append(len(token_ids))
+        if who == "sample" and len(samples) == call + 1:
+            raise KeyError("sample failed, as the test wanted it to")
+        return SCRIPT[len(samples) - 1]
+
+    model.fails_at = call if who == "model" else None
+    stream = generate(lab, model, storage, PROMPT, 7, sample=sample)
+    name = f"generation whose {who} fails at token {call}"
+    check_raises(KeyError, lambda: list(stream), name=name)
+    check_all_free(storage[1], when=f"after the {who} failed")
+
+
+def test_task_5_a_pool_that_runs_out_in_the_middle_ends_one_request_only(lab):
+    pool, allocator = storage_of(lab, 6, 3)
+    first, second = PagingModel(lab, 5, SCRIPT), PagingModel(lab, 4, SCRIPT[::-1])
+    one = generate(lab, first, (pool, allocator), PROMPT, 4)
+    check_equal([next(one), next(one)], SCRIPT[:2], name="the first request's tokens")
+    held = in_use(allocator)
+    other, tokens = generate(lab, second, (pool, allocator), [1, 2, 1, 6], 9), list[int]()
+    error = lab.paged.allocator.OutOfBlocks
+    name = "the second request, for which 3 blocks of 3 slots are left,"
+    check_raises(error, lambda: tokens.extend(other), name=name)
+    check_equal(
+        len(second.calls), 6, name="how often the model ran before the blocks gave out: 4 + 5 tokens fit"
+    )
+    check_equal(in_use(allocator), held, name="the blocks in use afterwards: the first request's")
+    check_equal(list(one), SCRIPT[2:4], name="the first request's tokens after the second had failed")
+    check_all_free(allocator, when="at the end of both")
+
+
+def test_task_5_a_prompt_too_long_for_the_pool_never_runs(lab):
+    model, storage = PagingModel(lab, len(PROMPT), SCRIPT), storage_of(lab, 2, 3)
+    error = lab.paged.allocator.OutOfBlocks
+    stream = generate(lab, model, storage, PROMPT, 7)
+    check_raises(error, lambda: next(stream), name="a prompt of 5 tokens with one block of 3 slots")
+    check_equal(len(model.calls), 0, name="how often the model ran")
+    check_all_free(storage[1], when="after the refusal")
+
+
+@pytest.mark.parametrize(("length", "max_tokens"), [(0, 3), (8, 3), (9, 0)])
+def test_task_5_a_prompt_that_is_empty_or_too_long_is_refused(lab, length, max_tokens):
+    model, storage = PagingModel(lab, length, SCRIPT, max_positions=8), storage_of(lab, 9, 3)
+    stream = generate(lab, model, storage, [1] * length, max_tokens)
+    name = f"a prompt of {length} tokens for a model of 8 positions"
+    check_raises(ValueError, lambda: list(stream), name=name)
+    check_equal(len(model.calls), 0, name="how often the model ran")
+    check_all_free(storage[1], when="after the refusal")
+
+
+def test_task_5_nothing_is_taken_before_it_is_asked_for(lab):
+    model, storage = PagingModel(lab, len(PROMPT), SCRIPT), storage_of(lab, 9, 3)
+    stream = generate(lab, model, storage, PROMPT, 7)
+    check_all_free(storage[1], when="before the first token was asked for")
+    check_equal(len(model.calls), 0, name="how often the model ran before a token was asked for")
+    stream.close()
+    check_equal(list(generate(lab, model, storage, PROMPT, 0)), [], name="the tokens with max_tokens 0")
+    check_equal(len(model.calls), 0, name="how often the model ran for no token")
+    check_all_free(storage[1], when="after no token was asked for")
+
+
+def test_task_5_requests_side_by_side_and_after_one_another_use_one_pool(lab):
+    storage, streams = storage_of(lab, 12, 3), []
+    prompts = (PROMPT, [1, 2], [6] * 7)
+    models = [PagingModel(lab, len(prompt), SCRIPT[n:]) for n, prompt in enumerate(prompts)]
+    streams = [generate(lab, model, storage, p, 4) for model, p in zip(models, prompts, strict=True)]
+    rows = list(zip(*streams, strict=True))
+    for n in range(3):
+        check_equal([row[n] for row in rows], SCRIPT[n : n + 4], name=f"the tokens of request {n} of three")
+    again = PagingModel(lab, 9, SCRIPT)
+    check_equal(
+        list(generate(lab, again, storage, [2] * 9, 7)), SCRIPT, name="the tokens of one more request"
+    )
+    check_all_free(storage[1], when="at the end")
+
+
+def test_task_5_sample_sees_every_id_and_the_callers_prompt_stays(lab):
+    model, storage, seen = PagingModel(lab, len(PROMPT), SCRIPT), storage_of(lab, 9, 3), list[Any]()
+
+    def sample(logits: Any, token_ids: Any) -> int:
+        seen.append((lab.numpy(logits), list(token_ids)))
+        return [6, 2, 10][len(seen) - 1]
+
+    prompt = list(PROMPT)
+    tokens = lab.paged.sequence.generate_on_pages(model, *storage, prompt, 3, sample=sample)
+    check_equal(list(tokens), [6, 2, 10], name="the tokens, which sample chooses")
+    check_equal(prompt, PROMPT, name="the caller's prompt, afterwards (copy it before you append)")
+    for n, (scores, ids) in enumerate(seen):
+        expected = PROMPT + [6, 2, 10][:n]
+        check_equal(ids, expected, name=f"the ids given to sample for token {n}")
+        state = np.array([len(expected), expected[-1], sum(expected)], dtype=np.float64)
+        check(scores, model.scores(state), name=f"the logits for token {n}", axes="V", framework="numpy")
+
+
+@sizes_of_blocks
+@pytest.mark.parametrize("family", sorted(numpy_model.FAMILIES))
+def test_task_5_the_model_of_week_1_says_the_same_as_with_its_own_caches(lab, family, P):
+    config = lab.config.ModelConfig(**numpy_model.config_fields(family))
+    tensors = numpy_model.random_tensors(family)
+    weights = lab.weights.Weights(config, {name: lab.array(values) for name, values in tensors.items()})
+    model = lab.model.Transformer(config, weights)
+    storage = storage_of(lab, 26, P)
+    for prompt, count in (([30, 4, 17, 8], 6), ([9, 1] * 8 + [5], 7), ([12], 3)):
+        expected = list(lab.generate.generate(model, prompt, count))
+        actual = list(generate(lab, model, storage, prompt, count))
+        check_equal(actual, expected, name=f"{count} tokens after {prompt}, compared with `generate`")
+    check_all_free(storage[1], when="after three requests")
