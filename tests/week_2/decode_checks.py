@@ -81,7 +81,9 @@ def check_fold(
     )
 
 
-def check_parts(cpu_kernel: Any, past: Past, count: int, where: str, dtype: str = "float32") -> None:
+def check_parts(
+    cpu_kernel: Any, past: Past, count: int, where: str, dtype: str = "float32", atol: float = 2e-5
+) -> None:
     __tracebackhide__ = True
     (B, Hkv, G, L, D), S = past.query.shape, past.key.shape[2]
     out = np.full((B, Hkv, count, G * L, D), NAN, np.float32)
@@ -116,7 +118,7 @@ def check_parts(cpu_kernel: Any, past: Past, count: int, where: str, dtype: str 
             array,
             right[place],
             name=f"{name} {where}",
-            atol=5e-5,
+            atol=atol,
             suspects={cause: parts[place] for cause, parts in wrong.items()},
             nan=f"{name} was not written everywhere, or keys behind the past were read",
         )

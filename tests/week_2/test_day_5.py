@@ -171,7 +171,8 @@ def test_task_3_one_part_is_the_whole_past(cpu_kernel, L, S):
 @pytest.mark.parametrize(("L", "S"), [(1, 63), (2, 130)])
 def test_task_3_keys_and_values_may_be_the_bits_of_bfloat16(cpu_kernel, L, S, count):
     past = Past.random(266, L, S, "bfloat16")
-    check_parts(cpu_kernel, past, count, f"for {L} of {S} bfloat16 tokens", "bfloat16")
+    # Sums of up to 128 values that are not divided yet: float32 rounds them at about 6.
+    check_parts(cpu_kernel, past, count, f"for {L} of {S} bfloat16 tokens", "bfloat16", atol=5e-5)
 
 
 @pytest.mark.parametrize(("count", "L", "S"), [(2, 1, 2), (2, 2, 131), (3, 1, 200), (4, 5, 11)])

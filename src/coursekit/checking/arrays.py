@@ -78,9 +78,8 @@ def _span(value: Any) -> tuple[int, int]:
         steps = zip(value.shape, value.stride(), strict=True)
         reach = sum((size - 1) * stride for size, stride in steps) + 1
         return value.data_ptr(), value.data_ptr() + reach * value.element_size()
-    if (
-        kind == "mlx" and dtype_name(value) == "bfloat16"
-    ):  # NumPy has no such dtype, but the same bits as integers
+    # NumPy has no bfloat16, but the same bits as integers.
+    if kind == "mlx" and dtype_name(value) == "bfloat16":
         value = value.view(sys.modules["mlx.core"].uint16)
     first, end = np.lib.array_utils.byte_bounds(np.array(value, copy=False))
     return first, end
