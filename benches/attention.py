@@ -9,34 +9,19 @@ and as a ratio to torch's. The heads are those of SmolLM2-135M.
 
 from __future__ import annotations
 
-import statistics
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
+from side_by_side import HKV, LAYERS, D, H, RepeatsOption, ThreadsOption, Ways, implementation, medians, show
 
-from coursekit.errors import CourseError
-from coursekit.paths import Course
-from coursekit.programs.implementation import explain_stubs
 from coursekit.programs.options import Dtype, ImplOption
-from coursekit.running.import_path import Impl, choose_implementation
+from coursekit.running.import_path import Impl
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-H, HKV, D, LAYERS = 9, 3, 64, 30
 DECODE_SIZES = ((16, 512), (1, 4096))  # B, S
 FUSED = "torch, fused"
-
-Ways = dict[str, Callable[[], object]]
-
-RepeatsOption = Annotated[int, typer.Option(min=1, help="Rounds; the median of them is shown.")]
-ThreadsOption = Annotated[int, typer.Option(min=0, help="Threads to use; 0 leaves it to the libraries.")]
 
 app = typer.Typer(
     add_completion=False,
@@ -56,8 +41,8 @@ def prefill(
     threads: ThreadsOption = 0,
 ) -> None:
     """Causal attention of a whole prompt: Day 1.3 with its mask, flash attention, torch's fused attention."""
-    with _implementation(impl, threads):
-        _show(f"{length} tokens, causal, {dtype}", _medians(_prefill_ways(length, dtype), repeats))
+    with implementation(impl, threads):
+        show(f"{length} tokens, causal, {dtype}", medians(_prefill_ways(length, dtype), repeats), FUSED)
 
 
 @app.command()
@@ -67,31 +52,12 @@ def decode(impl: ImplOption = Impl.LEARNER, repeats: RepeatsOption = 11, threads
     Each way goes through the keys and values of 30 layers, as a step of generation does, so that they come from
     memory and not from a cache; the times are those of one layer.
     """
-    with _implementation(impl, threads):
+    with implementation(impl, threads):
         for rows, keys in DECODE_SIZES:
             for dtype in (Dtype.FLOAT32, Dtype.BFLOAT16):
                 name = f"{rows} {'row' if rows == 1 else 'rows'} × {keys} keys, {dtype}"
-                medians = _medians(_decode_ways(rows, keys, dtype), repeats)
-                _show(name, {way: taken / LAYERS for way, taken in medians.items()})
-
-
-@contextmanager
-def _implementation(impl: Impl, threads: int) -> Iterator[None]:
-    """Run on one implementation with so many threads; a stub that is reached becomes advice."""
-    import numba
-    import torch
-
-    course = Course.find()
-    choose_implementation(course, impl)
-    if threads:
-        torch.set_num_threads(threads)
-        numba.set_num_threads(min(threads, numba.get_num_threads()))
-    try:
-        with explain_stubs(course), torch.inference_mode():
-            yield
-    except CourseError as error:
-        print(f"error: {error}", file=sys.stderr)
-        raise typer.Exit(2) from None
+                taken = medians(_decode_ways(rows, keys, dtype), repeats)
+                show(name, {way: taken[way] / LAYERS for way in taken}, FUSED)
 
 
 def _heads(rows: int, queries: int, keys: int, dtype: Dtype) -> tuple[Tensor, Tensor, Tensor]:
@@ -136,25 +102,6 @@ def _decode_ways(rows: int, keys: int, dtype: Dtype) -> Ways:
         "decode kernel": lambda: [decode_attention(*heads) for heads in layers],
         FUSED: lambda: [fused(*heads, enable_gqa=True) for heads in layers],
     }
-
-
-def _medians(ways: Ways, repeats: int) -> dict[str, float]:
-    """Milliseconds that each way takes; all have their turn in every round, after one that doesn't count."""
-    times: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(repeats + 1):
-        for name, way in ways.items():
-            started = time.perf_counter()
-            way()
-            times[name].append((time.perf_counter() - started) * 1e3)
-    return {name: statistics.median(taken[1:]) for name, taken in times.items()}
-
-
-def _show(title: str, medians: dict[str, float]) -> None:
-    table = Table("", "ms", "× torch", box=None, title=title, title_justify="left", title_style="bold")
-    table.columns[1].justify = table.columns[2].justify = "right"
-    for name, taken in medians.items():
-        table.add_row(name, f"{taken:.2f}", f"{taken / medians[FUSED]:.2f}")
-    Console(highlight=False).print(table, "")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from coursekit.lessons.tracks import DEVICES, covers, track_refusal
 from coursekit.manifest import Manifest, load_manifest
 from coursekit.paths import PACKAGES, ROOT_VARIABLE, Course
 from coursekit.running.failures import Failure, Places, describe
-from coursekit.running.import_path import choose_implementation
+from coursekit.running.import_path import choose_implementation, choose_triton
 from coursekit.running.progress_line import ProgressLine
 from coursekit.running.results import CRASHED, PASSED, SKIPPED, TASK_TEST, Report, Result, sentence
 
@@ -58,6 +58,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
         os.environ[ROOT_VARIABLE] = str(Path(options.tiny_llm_root).resolve())
     with _usage_errors():
         choose_implementation(Course.find(), options.impl)
+    choose_triton(options.device)
 
 
 @pytest.hookimpl(trylast=True)  # after pytest has made the reporter that a quiet run replaces

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from coursekit.errors import CourseError
 from coursekit.programs import batch_main, slots_view
-from coursekit.programs.answers import Answer, CopyCounter, Speed, measure
-from coursekit.programs.batch_forms import Form, Limits, Watch
+from coursekit.programs.answers import Answer, BatchWatch, Speed, measure
+from coursekit.programs.batch_forms import FORMS, Form, Limits, Seats, Watch
+from coursekit.programs.batch_main import find_forms
 from coursekit.programs.engine import Engine, Timing
 from coursekit.programs.prompts import PROMPTS, SHORT
 from coursekit.programs.slots_view import SlotsView
@@ -80,14 +82,14 @@ def test_the_copy_counter_passes_calls_on_and_finds_the_batchs_caches() -> None:
         return "hidden"
 
     model: Any = SimpleNamespace(hidden=hidden, logits=lambda x: x + 1)
-    counter: Any = CopyCounter(model)
+    counter: Any = BatchWatch(model)
     assert counter.bytes_copied == 0
     batch = [SimpleNamespace(bytes_copied=3), SimpleNamespace(bytes_copied=4)]
     assert counter.hidden("tokens", [slice(0, 1)], batch) == "hidden"
     assert counter.hidden("tokens", slice(0, 5), [SimpleNamespace()]) == "hidden"
     assert counter.hidden("tokens", slice(0, 5)) == "hidden"
     assert counter.bytes_copied == 7
-    assert counter.decodes == 1
+    assert counter.batches == 1
     assert counter.logits(1) == 2
     assert [caches is batch for _, _, caches in calls] == [True, False, False]
 
@@ -169,14 +171,13 @@ def form(name: str, tokens: int = 2, error: BaseException | None = None) -> Form
         if error is not None:
             raise error
 
-    return Form(name, ("What is this?", "And that one?"), run)
+    return Form(name.partition(" ")[0], name, ("What is this?", "And that one?"), run)
 
 
 @pytest.fixture
 def forms(monkeypatch: pytest.MonkeyPatch) -> list[Form]:
-    """What `answer_all` finds as its forms; greedy choice always takes token 7."""
+    """Forms for `answer_all`, none so far; greedy choice always takes token 7."""
     made: list[Form] = []
-    monkeypatch.setattr(batch_main, "FORMS", made)
     monkeypatch.setattr(
         "coursekit.programs.answers.make_sampler", lambda **params: lambda logits, token_ids: 7
     )
@@ -187,7 +188,7 @@ def test_the_next_form_is_taken_where_code_is_missing_and_the_advice_names_it(
     forms: list[Form], capsys: pytest.CaptureFixture[str]
 ) -> None:
     forms += [form("in slots", 0, NotImplementedError(STUB)), form("one by one"), form("never")]
-    batch_main.answer_all(engine(), LIMITS, OFF)
+    batch_main.answer_all(engine(), forms, LIMITS, OFF)
     out = capsys.readouterr().out
     assert "1. What is this?\n7 7 …" in out
     assert re.search(r"output tokens +4 ", out)
@@ -202,19 +203,19 @@ def test_when_no_form_has_its_code_the_last_ones_stub_is_raised(forms: list[Form
         form("b", 0, NotImplementedError("Week 1 Day 1 Task 1: x")),
     ]
     with pytest.raises(NotImplementedError, match="Week 1 Day 1"):
-        batch_main.answer_all(engine(), LIMITS, OFF)
+        batch_main.answer_all(engine(), forms, LIMITS, OFF)
 
 
 def test_an_error_that_is_no_stub_is_not_taken_for_one(forms: list[Form]) -> None:
     forms += [form("a", 0, NotImplementedError("no such operation")), form("b")]
     with pytest.raises(NotImplementedError, match="no such operation"):
-        batch_main.answer_all(engine(), LIMITS, OFF)
+        batch_main.answer_all(engine(), forms, LIMITS, OFF)
 
 
 def test_ctrl_c_prints_the_answers_so_far(forms: list[Form], capsys: pytest.CaptureFixture[str]) -> None:
     forms.append(form("in slots", 1, KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
-        batch_main.answer_all(engine(), LIMITS, OFF)
+        batch_main.answer_all(engine(), forms, LIMITS, OFF)
     out = capsys.readouterr().out
     assert "2. And that one?\n7 …" in out
     assert re.search(r"requests +2 ", out)
@@ -225,8 +226,48 @@ def test_a_refused_request_says_why(forms: list[Form], capsys: pytest.CaptureFix
         answers[0].refused = "the prompt has 9 tokens; at most 8 fit this model"
         answers[1].choose(NOTHING, [])
 
-    forms.append(Form("in slots", ("What is this?", "And that one?"), refuse))
-    batch_main.answer_all(engine(), LIMITS, OFF)
+    forms.append(Form("in", "in slots", ("What is this?", "And that one?"), refuse))
+    batch_main.answer_all(engine(), forms, LIMITS, OFF)
     out = capsys.readouterr().out
     assert "refused: the prompt has 9 tokens" in out
     assert re.search(r"requests +1 ", out)
+
+
+def test_a_stage_is_asked_for_by_name() -> None:
+    assert [form.stage for form in find_forms("paged")] == ["paged"]
+    assert find_forms(None) == FORMS
+    with pytest.raises(
+        CourseError, match="no stage 'warp'; there are: kernel, paged, continuous, cached, recompute"
+    ):
+        find_forms("warp")
+
+
+def test_who_decodes_on_pages_keeps_the_seat_and_a_prompt_counts_what_the_pool_holds() -> None:
+    first, second, third = (answer(number) for number in (1, 2, 3))
+    requests = {id(each): SimpleNamespace(answer=each) for each in (first, second, third)}
+    seats = Seats({id(request): request.answer for request in requests.values()}, 2)
+
+    def step(*brings: tuple[Answer, int, int]) -> Any:
+        plan: Any = [
+            (SimpleNamespace(request=requests[id(each)], sequence=SimpleNamespace(length=length)), count)
+            for each, count, length in brings
+        ]
+        return seats.after(plan)
+
+    assert step((first, 4, 4)) == ([None, None], first)
+    assert first.computed == 4
+    assert step((first, 1, 5), (second, 3, 3)) == ([first, None], second)
+    assert step((second, 1, 4), (first, 1, 6)) == ([first, second], None)
+    assert step((second, 1, 5), (third, 2, 2)) == ([None, second], third)
+    assert step((second, 1, 6), (third, 1, 3)) == ([third, second], None)
+
+
+def test_the_batch_watch_knows_the_pool_and_how_many_pages_held_tokens() -> None:
+    pool = SimpleNamespace(block_size=4)
+    model: Any = SimpleNamespace(hidden=lambda tokens, positions, caches: "states")
+    watch = BatchWatch(model)
+    for lengths in ([4, 5, 1], [4, 1]):
+        caches: Any = [SimpleNamespace(pool=pool, meta=SimpleNamespace(kv_lens=lengths))]
+        assert watch.hidden(NOTHING, None, caches) == "states"
+    assert (watch.batches, watch.most_pages, watch.pool) == (2, 4, pool)
+    assert watch.bytes_copied == 0

@@ -11,14 +11,13 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from coursekit.benches import week_2
-from coursekit.benches.command import choose
+from coursekit.benches import week_2, week_3
+from coursekit.benches.command import BARS, LADDERS, all_cases, choose
 from coursekit.benches.ladder import TOKENS_PER_SECOND, WORST_GAP, Bar, Ladder, outcomes
 from coursekit.benches.machine import busy, describe_machine, machine_line
 from coursekit.benches.picture import draw
 from coursekit.benches.report import document, print_report
 from coursekit.benches.rounds import WARM_UP_TOKENS, Case, Record, Samples, run_rounds, spread
-from coursekit.benches.week_2 import BARS, LADDERS, cases
 from coursekit.errors import CourseError
 
 if TYPE_CHECKING:
@@ -147,7 +146,7 @@ def test_the_machine_line_names_cores_threads_and_torch() -> None:
 
 
 def test_only_takes_ladders_and_rows() -> None:
-    known = cases(lambda name: pytest.fail(f"{name} was loaded"), range(1000))
+    known = all_cases(lambda name: pytest.fail(f"{name} was loaded"), range(1000))
     assert [each.name for each in choose(known, ["batch", "cached"])] == [
         "cached",
         "batch-1",
@@ -160,21 +159,32 @@ def test_only_takes_ladders_and_rows() -> None:
 
 
 def test_every_case_belongs_to_a_ladder_and_every_bar_to_two_cases() -> None:
-    known = cases(lambda name: pytest.fail(f"{name} was loaded"), range(1000))
+    known = all_cases(lambda name: pytest.fail(f"{name} was loaded"), range(1000))
     names = [each.name for each in known]
     assert len(set(names)) == len(names)
     assert {each.ladder for each in known} == {ladder.name for ladder in LADDERS}
     assert {name for bar in BARS for name in (bar.case, bar.other)} <= set(names)
 
 
-def test_all_of_week_2_runs_on_a_tiny_model_and_measures_what_its_ladders_show(
+def test_a_week_has_its_own_cases() -> None:
+    weeks = [
+        all_cases(lambda name: pytest.fail(f"{name} was loaded"), range(1000), week) for week in (2, 3, None)
+    ]
+    second, third, both = ([each.name for each in chosen] for chosen in weeks)
+    assert both == second + third
+    assert "cached" in second
+    assert "kernel-long-64" in third
+
+
+def test_all_ladders_run_on_a_tiny_model_and_measure_what_they_show(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     model = tiny_model()
     monkeypatch.setattr(week_2, "LONG_PROMPTS", (150, 90))  # long enough for several chunks of 32
+    monkeypatch.setattr(week_3, "CONTEXTS", {"short": 20, "long": 50})
     text = [(7 * i + i * i) % 37 for i in range(150)]
     record = Record()
-    chosen = [replace(each, tokens=6) for each in cases(lambda name: model, text)]
+    chosen = [replace(each, tokens=6) for each in all_cases(lambda name: model, text)]
     list(run_rounds(chosen, 1, record))
     shown = {ladder.name: {each.name for each in ladder.quantities} for ladder in LADDERS}
     assert not record.missing

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from courses import write
 
 forking = pytest.mark.skipif(
     not hasattr(os, "fork") or sys.platform == "darwin", reason="nothing is forked on this system"
@@ -41,3 +42,29 @@ def test_no_child_is_forked_after_a_parallel_kernel_ran():
 @forking
 def test_importing_numba_and_running_on_one_thread_leaves_forks_alone():
     assert forks_before_and_after_a_kernel(parallel=False) == "True True"
+
+
+PRELOAD = """
+import os
+import sys
+from pathlib import Path
+
+from coursekit.gates.children import preload
+from coursekit.paths import Course
+
+preload(Course(Path(sys.argv[1])))
+import triton
+import triton.language as tl
+
+print(type(tl.sum).__name__)
+"""
+
+
+def test_what_is_imported_before_the_fork_has_triton_interpret_kernels(tmp_path):
+    """Triton's own functions are made when it is imported; the children can't choose any more."""
+    pytest.importorskip("triton", reason="Triton exists for Linux only")
+    write(tmp_path / "solutions/tiny_llm/kernel.py", "import triton\nimport triton.language as tl\n")
+    command = [sys.executable, "-c", PRELOAD, str(tmp_path)]
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "InterpretedFunction"

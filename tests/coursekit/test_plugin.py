@@ -229,3 +229,24 @@ def test_days_outside_the_mlx_track_are_skipped_with_the_reason(tmp_path):
     assert found["tasks"]["2.1.1"]["state"] == "passed"
     assert found["tasks"]["1.1.1"]["state"] == "skipped"
     assert "the MLX track covers days 2.1" in found["tasks"]["1.1.1"]["tests"][0]["message"]
+
+
+INTERPRETED = """import os
+
+
+def test_the_interpreter_is_chosen_before_anybody_imports_triton():
+    assert os.environ.get("TRITON_INTERPRET") == os.environ.get("WANTED")
+"""
+
+
+@pytest.mark.parametrize(("before", "wanted"), [(None, "1"), ("0", "0")])
+def test_on_the_cpu_triton_interprets_unless_told_otherwise(tmp_path, monkeypatch, before, wanted):
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    if before is not None:
+        monkeypatch.setenv("TRITON_INTERPRET", before)
+    monkeypatch.setenv("WANTED", wanted)
+    course = make_course(tmp_path)
+    write(course.tests / "conftest.py", "import os\n\nassert 'TRITON_INTERPRET' in os.environ\n")
+    write(course.tests / "test_outside.py", INTERPRETED)
+    ran, found = run_plugin(course, "--device", "cpu", "tests/test_outside.py")
+    assert [test["state"] for test in found["others"]] == ["passed"], ran.stdout

@@ -22,6 +22,9 @@ COMMAND = [sys.executable, "-m", "coursekit"]
 SPEEDS = re.compile(r"(\d+) prompt \+ (\d+) output tokens · first after [\d.]+ s · [\d.]+ tokens/s")
 
 
+PAGED = ("main", "--impl", "solution", "--prompt", "x", "--cache", "paged")
+
+
 def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "COLUMNS": "100", **variables}
     return subprocess.run(
@@ -88,6 +91,14 @@ def test_a_seed_draws_the_same_raw_continuation_twice() -> None:
             ("bench", "--impl", "solution", "--only", "warp"),
             "there is no ladder or row 'warp'; there are: one (",
         ),
+        (
+            ("batch-main", "--impl", "solution", "--stage", "warp"),
+            "there is no stage 'warp'; there are: kernel",
+        ),
+        (
+            (*PAGED, "--attention", "cpu", "--dtype", "float16"),
+            "the cpu way to attend takes float32 and bfloat16 on the CPU, not float16",
+        ),
         (("smoke", "--stage", "warp"), "there is no stage 'warp'; there are: recompute, cached"),
         (
             ("main", "--impl", "solution", "--prompt", "x", "--cache", "fused", "--dtype", "float16"),
@@ -145,10 +156,12 @@ def test_smoke_explains_the_stub_of_a_stage_that_is_asked_for(after_week_1: Path
     assert done.stdout == ""
 
 
-@pytest.mark.parametrize("cache", ["none", "fused"])
-def test_every_kind_of_cache_gives_the_same_answer(cache: str) -> None:
+@pytest.mark.parametrize(
+    "options", [("none",), ("fused",), ("paged",), ("paged", "--attention", "reference")], ids=" ".join
+)
+def test_every_kind_of_cache_gives_the_same_answer(options: tuple[str, ...]) -> None:
     ask = ("main", "--impl", "solution", "--prompt", "What is the capital of France?", "--max-tokens", "12")
-    done = run(*ask, "--cache", cache)
+    done = run(*ask, "--cache", *options)
     assert (done.returncode, done.stdout) == (0, "The capital of France is Paris.\n"), done.stderr
 
 
@@ -167,8 +180,13 @@ def test_ctrl_c_stops_main_with_the_speeds_so_far() -> None:
     assert "Traceback" not in errors
 
 
-def test_batch_main_answers_all_prompts_in_order_and_ends_with_the_times() -> None:
-    done = run("batch-main", "--impl", "solution", "--max-tokens", "9", "--slots", "3", "--chunk", "200")
+@pytest.mark.parametrize(
+    ("stage", "last"),
+    [("continuous", "copied"), ("paged", "runs of the model"), ("kernel", "pages with tokens")],
+)
+def test_batch_main_answers_all_prompts_in_order_and_ends_with_the_times(stage: str, last: str) -> None:
+    bounds = ("--max-tokens", "9", "--slots", "3", "--chunk", "200")
+    done = run("batch-main", "--impl", "solution", "--stage", stage, *bounds)
     assert done.returncode == 0, done.stderr
     places = [
         done.stdout.index(f"{number}. {line.partition(chr(10))[0]}") for number, line in enumerate(PROMPTS, 1)
@@ -181,7 +199,7 @@ def test_batch_main_answers_all_prompts_in_order_and_ends_with_the_times() -> No
         "first token, mean",
         "first token, worst",
         "worst gap",
-        "copied",
+        last,
     ):
         assert re.search(rf"{name}.* \d[\d,.]*", done.stdout), name
     assert f"{len(PROMPTS)} of {len(PROMPTS)} answered" in done.stderr

@@ -1,4 +1,4 @@
-"""`pdm run bench`: measure the ladder of Week 2, print it, and keep it as JSON and as a picture."""
+"""`pdm run bench`: measure the ladders of Weeks 2 and 3, print them, and keep them as JSON and as a picture."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from coursekit.benches import week_2, week_3
 from coursekit.benches.ladder import outcomes
 from coursekit.benches.machine import busy, describe_machine, machine_line
 from coursekit.benches.picture import draw
 from coursekit.benches.report import document, print_report
 from coursekit.benches.rounds import Case, Record, run_rounds
-from coursekit.benches.week_2 import BARS, LADDERS, TEXT, GetModel, cases
+from coursekit.benches.week_2 import TEXT, GetModel
 from coursekit.errors import CourseError
 from coursekit.files import write_files, write_text
 from coursekit.paths import Course
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from tiny_llm.model import Transformer
 
 MODEL = "smollm2-135m"
+WEEKS = {2: week_2, 3: week_3}
+LADDERS = (*week_2.LADDERS, *week_3.LADDERS)
+BARS = (*week_2.BARS, *week_3.BARS)
 FORMS: dict[str, dict[str, Any]] = {
     "float32": {"dtype": "float32"},
     "kernel": {"dtype": "float32", "bits": 4, "matmul": "kernel"},
@@ -41,6 +45,7 @@ FORMS: dict[str, dict[str, Any]] = {
 
 def bench(
     impl: options.ImplOption = Impl.LEARNER,
+    week: Annotated[int | None, typer.Option(min=2, max=3, help="Measure only this week's ladders.")] = None,
     repeats: Annotated[int, typer.Option(min=1, max=100, help="How often each row is measured.")] = 3,
     only: Annotated[
         list[str] | None, typer.Option(help="Measure only this ladder or row; may be given several times.")
@@ -50,12 +55,10 @@ def bench(
     ] = False,
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="The JSON file to write; the picture goes beside it. Otherwise .course/bench/week_2.json."
-        ),
+        typer.Option(help="The JSON file to write; the picture goes beside it. Otherwise in .course/bench."),
     ] = None,
 ) -> None:
-    """Measure what each step of Week 2 gains on this machine.
+    """Measure what each step of Weeks 2 and 3 gains on this machine.
 
     Rows take turns, round after round; the tables show medians. Close other programs first.
 
@@ -63,8 +66,9 @@ def bench(
     """
     console, progress = Console(highlight=False), Console(stderr=True, highlight=False)
     with running(impl) as course:
-        target = out or course.state / "bench" / "week_2.json"
-        chosen = choose(cases(_models(progress), _text()), only or [])
+        name = f"week_{week}" if week else "weeks"
+        target = out or course.state / "bench" / f"{name}.json"
+        chosen = choose(all_cases(_models(progress), _text(), week), only or [])
         if quick:
             chosen, repeats = [replace(case, tokens=case.tokens // 2) for case in chosen], 1
         machine = describe_machine()
@@ -79,7 +83,7 @@ def bench(
         finally:
             if record.measured:
                 about = {
-                    "bench": "week_2",
+                    "bench": name,
                     "made": time.strftime("%Y-%m-%dT%H:%M:%S"),
                     "impl": str(impl),
                     "model": MODEL,
@@ -91,18 +95,24 @@ def bench(
                 _keep(console, course, target, record, about)
 
 
-def choose(all_cases: Sequence[Case], names: Sequence[str]) -> list[Case]:
+def all_cases(model: GetModel, text: Sequence[int], week: int | None = None) -> list[Case]:
+    """Everything that one week measures, or all of them."""
+    chosen = WEEKS.values() if week is None else [WEEKS[week]]
+    return [case for module in chosen for case in module.cases(model, text)]
+
+
+def choose(known_cases: Sequence[Case], names: Sequence[str]) -> list[Case]:
     """The cases that are named, by their own name or their ladder's; all of them if none is named.
 
     Raises:
         CourseError: there is none of that name.
     """
-    known = {case.name for case in all_cases} | {case.ladder for case in all_cases}
+    known = {case.name for case in known_cases} | {case.ladder for case in known_cases}
     for name in names:
         if name not in known:
-            rows = "; ".join(_names(ladder.name, all_cases) for ladder in LADDERS)
+            rows = "; ".join(_names(ladder.name, known_cases) for ladder in LADDERS)
             raise CourseError(f"there is no ladder or row {name!r}; there are: {rows}")
-    return [case for case in all_cases if not names or case.name in names or case.ladder in names]
+    return [case for case in known_cases if not names or case.name in names or case.ladder in names]
 
 
 def _names(ladder: str, all_cases: Sequence[Case]) -> str:

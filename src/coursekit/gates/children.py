@@ -6,6 +6,7 @@ A forked child has torch, NumPy and pytest imported already, which saves seconds
 from __future__ import annotations
 
 import ast
+import atexit
 import contextlib
 import gc
 import importlib
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import NoReturn, Protocol
 
 from coursekit.paths import PACKAGES, Course
+from coursekit.running.import_path import choose_triton
 
 # One core for each child: the cores are shared out by running several children.
 ONE_THREAD = {
@@ -89,6 +91,7 @@ def preload(course: Course) -> None:
     """Import once, before the first fork, all that the reference and the days' tests import."""
     before = {name: os.environ.get(name) for name in ONE_THREAD}
     os.environ.update(ONE_THREAD)
+    choose_triton("cpu")
     for name in ["pytest", "coursekit.plugin", "coursekit.check", *_pytest_plugins(), *_imported(course)]:
         # A module that can't be imported here is the child's to report, where it needs it.
         with contextlib.suppress(Exception):
@@ -100,6 +103,7 @@ def preload(course: Course) -> None:
     # Collecting garbage in a child would otherwise walk through all of torch, and copy its pages.
     gc.collect()
     gc.freeze()
+    atexit.register(gc.unfreeze)  # what is still frozen at the end, Triton's bindings report as leaked
 
 
 def _pytest_plugins() -> list[str]:

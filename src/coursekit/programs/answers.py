@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from tiny_llm.generate import Sample
     from tiny_llm.model import Transformer
+    from tiny_llm.paged.pool import KvPool
 
 
 @dataclass(eq=False)
@@ -58,13 +59,15 @@ def prepare(engine: Engine, prompts: Sequence[str], **params: Any) -> list[Answe
     ]
 
 
-class CopyCounter:
-    """Stands before a model, counts its runs on a batch, and knows how many bytes the batch's caches copied."""
+class BatchWatch:
+    """Stands before a model, counts its runs on a batch, and knows what the batch's caches copied or hold."""
 
     def __init__(self, model: Transformer) -> None:
         self._model = model
         self._caches: Sequence[Any] = ()
-        self.decodes = 0  # runs on a batch
+        self.batches = 0  # runs on a batch
+        self.pool: KvPool | None = None  # the one that the caches look at
+        self.most_pages = 0  # of it, with tokens, after a run
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
@@ -73,7 +76,12 @@ class CopyCounter:
         """The model's own method."""
         if caches and hasattr(caches[0], "bytes_copied"):
             self._caches = caches
-            self.decodes += 1
+            self.batches += 1
+        if caches and hasattr(caches[0], "meta"):
+            self.pool, meta = caches[0].pool, caches[0].meta
+            self.batches += 1
+            pages = sum(-(-length // self.pool.block_size) for length in meta.kv_lens)
+            self.most_pages = max(self.most_pages, pages)
         return self._model.hidden(tokens, positions, caches)
 
     @property

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from coursekit.programs import paged
 from coursekit.programs.answers import Answer
 from coursekit.programs.engine import Engine
 from coursekit.programs.prompts import PROMPTS, SHORT
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tiny_llm.batch import Request
+    from tiny_llm.paged.batch import Running
 
 Watch = Callable[[Sequence[Answer | None], Answer | None, set[Answer]], object]
 """Called after each step with the answer in each slot, the one being prefilled, and all that are finished."""
@@ -26,6 +28,7 @@ class Limits:
     max_tokens: int
     slots: int
     chunk: int
+    attention: str = "auto"
 
 
 Run = Callable[[Engine, Sequence[Answer], Limits, Watch], None]
@@ -36,9 +39,12 @@ Run = Callable[[Engine, Sequence[Answer], Limits, Watch], None]
 class Form:
     """One way to answer the prompts."""
 
+    stage: str  # the name that --stage knows it by
     name: str
     prompts: tuple[str, ...]
     run: Run
+    prepare: Callable[[Engine, Limits], object] = lambda engine, limits: None
+    """What has to be done once, before the clocks start."""
 
 
 def _continuous(engine: Engine, answers: Sequence[Answer], limits: Limits, watch: Watch) -> None:
@@ -61,6 +67,67 @@ def _continuous(engine: Engine, answers: Sequence[Answer], limits: Limits, watch
     finally:
         for request, answer in zip(requests, answers, strict=True):
             answer.refused = request.error
+
+
+def _paged(engine: Engine, answers: Sequence[Answer], limits: Limits, watch: Watch) -> None:
+    _on_pages("reference", engine, answers, limits, watch)
+
+
+def _kernel(engine: Engine, answers: Sequence[Answer], limits: Limits, watch: Watch) -> None:
+    _on_pages(limits.attention, engine, answers, limits, watch)
+
+
+def _compile(engine: Engine, limits: Limits) -> None:
+    paged.choose_for(limits.attention, engine.model)
+
+
+def _on_pages(
+    attention: str, engine: Engine, answers: Sequence[Answer], limits: Limits, watch: Watch
+) -> None:
+    from tiny_llm.batch import Request
+    from tiny_llm.paged.batch import batch_generate_paged
+
+    attend = paged.choose_for(attention, engine.model)
+    end_ids = engine.tokenizer.end_ids
+    requests = [Request(each.prompt_ids, limits.max_tokens, end_ids, each.choose) for each in answers]
+    batch = paged.make_batch(engine.model, requests, attend, limits.slots, limits.chunk)
+    seats = Seats(dict(zip(map(id, requests), answers, strict=True)), limits.slots)
+    max_positions = engine.model.config.max_positions
+
+    def observe(plan: Sequence[tuple[Running, int]]) -> None:
+        finished = {
+            seats.answer_of[id(each)] for each in requests if each.output and each.finished(max_positions)
+        }
+        decoding, prefilling = seats.after(plan)
+        watch(decoding, prefilling, finished)
+
+    try:
+        batch_generate_paged(batch, requests, observe)
+    finally:
+        for request, answer in zip(requests, answers, strict=True):
+            answer.refused = request.error
+
+
+class Seats:
+    """Where the view shows each request that decodes: it stays in the same line for as long as it runs."""
+
+    def __init__(self, answer_of: dict[int, Answer], count: int) -> None:
+        self.answer_of = answer_of  # by the id of the request
+        self._seats: list[Answer | None] = [None] * count
+
+    def after(self, plan: Sequence[tuple[Running, int]]) -> tuple[list[Answer | None], Answer | None]:
+        """The answer in each seat after a step, and the one whose prompt it went on with."""
+        here = [self.answer_of[id(each.request)] for each, _ in plan]
+        self._seats = [answer if answer in here else None for answer in self._seats]
+        prefilling = None
+        for (each, count), answer in zip(plan, here, strict=True):
+            if count > 1:
+                prefilling = answer
+                if not answer.output:
+                    answer.computed = each.sequence.length
+            elif answer not in self._seats:
+                self._seats[self._seats.index(None)] = answer
+        return list(self._seats), prefilling
 
 
 def _cached(engine: Engine, answers: Sequence[Answer], limits: Limits, watch: Watch) -> None:
@@ -93,7 +160,9 @@ def _one_by_one(
 
 
 FORMS = (
-    Form("several at a time, in slots", PROMPTS, _continuous),
-    Form("one after the other, with a cache", SHORT, _cached),
-    Form("one after the other, everything recomputed for each token", SHORT, _recompute),
+    Form("kernel", "several at a time on pages, with a kernel", PROMPTS, _kernel, _compile),
+    Form("paged", "several at a time on pages", PROMPTS, _paged),
+    Form("continuous", "several at a time, in slots", PROMPTS, _continuous),
+    Form("cached", "one after the other, with a cache", SHORT, _cached),
+    Form("recompute", "one after the other, everything recomputed for each token", SHORT, _recompute),
 )

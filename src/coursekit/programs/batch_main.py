@@ -10,8 +10,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from coursekit.errors import CourseError
 from coursekit.programs import options
-from coursekit.programs.answers import Answer, CopyCounter, measure, prepare
+from coursekit.programs.answers import Answer, BatchWatch, measure, prepare
 from coursekit.programs.batch_forms import FORMS, Form, Limits
 from coursekit.programs.engine import Engine, load, make_sampler, running
 from coursekit.programs.prompts import PROMPTS
@@ -33,6 +34,13 @@ def batch_main(
     chunk: Annotated[
         int, typer.Option(min=1, max=8192, help="How many tokens of a prompt are computed at a time at most.")
     ] = 128,
+    stage: Annotated[
+        str | None,
+        typer.Option(
+            help="How: kernel, paged, continuous, cached or recompute; left out, the first of these that is written."
+        ),
+    ] = None,
+    attention: options.AttentionOption = options.Attention.AUTO,
     max_tokens: options.MaxTokensOption = 48,
     temperature: options.TemperatureOption = 0.0,
     top_k: options.TopKOption = 0,
@@ -50,32 +58,48 @@ def batch_main(
     }
     with running(impl):
         make_sampler(**params)  # refuse bad values before the model is loaded
+        forms = find_forms(stage)
         engine = load(model, dtype, device, Console(stderr=True), bits, matmul)
-        answer_all(engine, Limits(max_tokens, slots, chunk), params)
+        answer_all(engine, forms, Limits(max_tokens, slots, chunk, attention), params)
 
 
-def answer_all(engine: Engine, limits: Limits, params: dict[str, Any]) -> None:
-    """Answer the prompts in the best of the ways for which the code is there.
+def find_forms(stage: str | None) -> tuple[Form, ...]:
+    """The way of that name, or all of them.
+
+    Raises:
+        CourseError: there is none of that name.
+    """
+    found = tuple(form for form in FORMS if stage in (None, form.stage))
+    if not found:
+        raise CourseError(
+            f"there is no stage {stage!r}; there are: {', '.join(form.stage for form in FORMS)}"
+        )
+    return found
+
+
+def answer_all(engine: Engine, forms: Sequence[Form], limits: Limits, params: dict[str, Any]) -> None:
+    """Answer the prompts in the first of the ways for which the code is there.
 
     Raises:
         NotImplementedError: a stub was reached in each of them.
     """
     missing: Stub | None = None
-    for form in FORMS:
+    for form in forms:
         try:
             _answer(engine, form, limits, params, missing)
             return
         except NotImplementedError as error:
             missing = reached_stub(error)
-            if missing is None or form is FORMS[-1]:
+            if missing is None or form is forms[-1]:
                 raise
 
 
 def _answer(engine: Engine, form: Form, limits: Limits, params: dict[str, Any], missing: Stub | None) -> None:
     """Answer in one way, then print what there is, also after Ctrl-C."""
     console, progress = Console(highlight=False), Console(stderr=True, highlight=False)
+    form.prepare(engine, limits)
     answers = prepare(engine, form.prompts, **params)
-    model = CopyCounter(engine.model)
+    model = BatchWatch(engine.model)
     counted: Any = model
     try:
         with SlotsView(progress, answers, limits.max_tokens) as view:
@@ -88,7 +112,7 @@ def _answer(engine: Engine, form: Form, limits: Limits, params: dict[str, Any], 
         console.print(_advice(form, missing), style="yellow", soft_wrap=True, markup=False)
 
 
-def _report(console: Console, engine: Engine, answers: Sequence[Answer], model: CopyCounter) -> None:
+def _report(console: Console, engine: Engine, answers: Sequence[Answer], model: BatchWatch) -> None:
     for answer in answers:
         if answer.output or answer.refused:
             console.print(Text(f"{answer.number}. {answer.headline}", "bold"), soft_wrap=True)
@@ -105,7 +129,7 @@ def _text(engine: Engine, answer: Answer) -> str:
     return engine.tokenizer.decode(answer.output).strip() + ("" if ended else " …")
 
 
-def _table(answers: Sequence[Answer], model: CopyCounter) -> Table:
+def _table(answers: Sequence[Answer], model: BatchWatch) -> Table:
     speed = measure([answer.timing for answer in answers])
     prompt_tokens = sum(len(answer.prompt_ids) for answer in answers if answer.output)
     table = Table(box=None, show_header=False, pad_edge=False)
@@ -121,13 +145,19 @@ def _table(answers: Sequence[Answer], model: CopyCounter) -> Table:
     table.add_row("worst gap between two tokens", f"{speed.worst_gap:.2f} s", "of one request")
     if model.bytes_copied:
         gigabytes = f"{model.bytes_copied / 1e9:.1f} GB"
-        table.add_row("copied to rebuild the dense batch", gigabytes, f"in {model.decodes} decodes")
+        table.add_row("copied to rebuild the dense batch", gigabytes, f"in {model.batches} decodes")
+    if model.pool is not None:
+        blocks = len(model.pool.keys[0]) - 1
+        table.add_row("runs of the model", str(model.batches), "decodes and chunks together")
+        table.add_row("pages with tokens, at most", f"{model.most_pages}", f"of {blocks}")
+        table.add_row("the pool", f"{model.pool.nbytes / 1e6:.0f} MB")
     return table
 
 
 def _advice(form: Form, missing: Stub) -> str:
     """Which task brings the next way."""
+    some = "" if form.prompts == PROMPTS else f": {len(form.prompts)} short prompts of {len(PROMPTS)}"
     return (
-        f"This was {form.name}: {len(form.prompts)} short prompts of {len(PROMPTS)}. The next form needs "
+        f"This was {form.name}{some}. The next form needs "
         f"{missing.message}. Test it with: pdm run test --week {missing.week} --day {missing.day}"
     )

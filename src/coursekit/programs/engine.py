@@ -14,8 +14,9 @@ from rich.console import Console
 
 from coursekit.errors import CourseError
 from coursekit.paths import Course
+from coursekit.programs import paged
 from coursekit.programs.implementation import WaysAround, explain_stubs
-from coursekit.programs.options import Cache, Device, Dtype
+from coursekit.programs.options import Attention, Cache, Device, Dtype
 from coursekit.running.import_path import Impl, choose_implementation
 
 if TYPE_CHECKING:
@@ -130,11 +131,13 @@ def make_sampler(**params: Any) -> Sample:
         raise CourseError(str(error)) from None
 
 
-def make_generate(cache: Cache, dtype: Dtype, device: Device) -> Generate:
+def make_generate(
+    cache: Cache, dtype: Dtype, device: Device, attention: Attention = Attention.AUTO
+) -> Generate:
     """The way of generating that the options ask for.
 
     Raises:
-        CourseError: the fused cache does not run in this dtype or on this device.
+        CourseError: the cache, or the way to attend, does not run in this dtype or on this device.
     """
     from tiny_llm.generate import generate, generate_recompute
     from tiny_llm.kv_cache import FusedKvCache
@@ -143,6 +146,8 @@ def make_generate(cache: Cache, dtype: Dtype, device: Device) -> Generate:
         return generate_recompute
     if cache is Cache.FULL:
         return generate
+    if cache is Cache.PAGED:
+        return partial(paged.generate, paged.choose(attention, dtype, device))
     if device is not Device.CPU or dtype is Dtype.FLOAT16:
         raise CourseError(
             f"--cache fused runs on the CPU, in float32 or bfloat16, not in {dtype} on {device}: use --cache full"

@@ -21,6 +21,7 @@ from coursekit.programs.engine import (
 )
 from coursekit.programs.implementation import WayAround
 from coursekit.programs.memory import held_bytes
+from coursekit.programs.paged import choose_for
 from coursekit.running.import_path import Impl
 
 WAYS_AROUND = {
@@ -28,6 +29,9 @@ WAYS_AROUND = {
     (2, 3): WayAround("--matmul plain", needs=(2, 2)),
     (2, 4): WayAround("--cache full", needs=(2, 1)),
     (2, 5): WayAround("--cache full", needs=(2, 1)),
+    (3, 2): WayAround("--cache full", needs=(2, 1)),
+    (3, 3): WayAround("--attention reference", needs=(3, 2)),
+    (3, 4): WayAround("--attention auto", needs=(3, 3)),
 }
 
 
@@ -41,6 +45,7 @@ def main(
     dtype: options.DtypeOption = options.Dtype.FLOAT32,
     device: options.DeviceOption = options.Device.CPU,
     cache: options.CacheOption = options.Cache.FULL,
+    attention: options.AttentionOption = options.Attention.AUTO,
     bits: options.BitsOption = None,
     matmul: options.MatmulOption = options.Matmul.AUTO,
     max_tokens: options.MaxTokensOption = 128,
@@ -54,10 +59,12 @@ def main(
     console = Console(stderr=True, highlight=False)
     with running(impl, WAYS_AROUND):
         sample = make_sampler(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, seed=seed)
-        generate = make_generate(cache, dtype, device)
+        generate = make_generate(cache, dtype, device, attention)
         engine = load(model, dtype, device, console, bits, matmul)
         ids = prompt_ids(engine, prompt, raw)
         check_prompt(engine, ids)
+        if cache is options.Cache.PAGED:
+            choose_for(attention, engine.model)
         timing = Timing()
         try:
             _stream(generate(engine.model, ids, max_tokens, engine.tokenizer.end_ids, sample), engine, timing)

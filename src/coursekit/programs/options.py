@@ -26,6 +26,14 @@ class Cache(StrEnum):
     NONE = "none"
     FULL = "full"
     FUSED = "fused"
+    PAGED = "paged"
+
+
+class Attention(StrEnum):
+    AUTO = "auto"
+    REFERENCE = "reference"
+    CPU = "cpu"
+    TRITON = "triton"
 
 
 class Matmul(StrEnum):
@@ -47,8 +55,15 @@ DeviceOption = Annotated[Device, typer.Option(help="Where the model runs.")]
 CacheOption = Annotated[
     Cache,
     typer.Option(
-        help="What is kept of the past: none (all of it recomputed for every token, Day 1.6), full (Day 2.1), or "
-        "fused (the same with Day 2.5's attention, on the CPU)."
+        help="What is kept of the past: none (all of it recomputed for every token, Day 1.6), full (Day 2.1), "
+        "fused (the same with Day 2.5's attention, on the CPU), or paged (Day 3.2)."
+    ),
+]
+AttentionOption = Annotated[
+    Attention,
+    typer.Option(
+        help="How to attend over pages: reference (Day 3.2), cpu (the kernel of Day 3.3), triton (Day 3.4; without "
+        "a GPU it is interpreted, which takes minutes), or auto: the best for --dtype and --device."
     ),
 ]
 BitsOption = Annotated[

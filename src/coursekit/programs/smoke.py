@@ -42,14 +42,16 @@ def smoke(
     stage: Annotated[str | None, typer.Option(help="Run this stage only, such as recompute.")] = None,
     impl: options.ImplOption = Impl.LEARNER,
     device: options.DeviceOption = options.Device.CPU,
+    attention: options.AttentionOption = options.Attention.AUTO,
 ) -> None:
     """Run the engine's stages on the golden prompts: the same tokens, and how fast each stage is.
 
-    Stages that the learner has not come to are left out, unless one is asked for by name.
+    Stages that the learner has not come to are left out, unless one is asked for by name. --attention is for the
+    stage "kernel".
 
     Exit code 1 when a stage parts from the golden tokens.
     """
-    stages = find_stages(stage)
+    stages = find_stages(stage, attention)
     console = Console(highlight=False)
     with running(impl) as course:
         golden = load_golden(course, MODEL)
@@ -108,6 +110,7 @@ def run_stage(engine: Engine, stage: Stage, golden: Sequence[GoldenPrompt]) -> S
         run.tokens += sum(map(len, outputs))
         return outputs
 
+    stage.prepare(engine)
     with Console(stderr=True).status(f"{stage.number} {stage.name}: {len(golden)} prompts"):
         partings = find_partings(golden, generate)
     run.partings = [

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from coursekit.errors import CourseError
 from coursekit.programs.engine import Engine
+from coursekit.programs.paged import choose_for, make_batch
 
 SLOTS = 4
 """Slots of the continuous stage: fewer than there are golden prompts, so that some must wait."""
 
 CHUNK_SIZE = 16
 """Its chunk, in tokens: smaller than some golden prompts, larger than others."""
+
+KERNEL = "kernel"
+"""The name of the stage whose way to attend can be chosen."""
 
 Prompts = Sequence[Sequence[int]]
 Generate = Callable[[Engine, Prompts, Sequence[int]], list[list[int]]]
@@ -27,6 +32,8 @@ class Stage:
     name: str
     day: str
     generate: Generate
+    prepare: Callable[[Engine], None] = lambda engine: None
+    """What has to be done once, and is not to be measured."""
 
 
 def _recompute(engine: Engine, prompts: Prompts, max_tokens: Sequence[int]) -> list[list[int]]:
@@ -66,23 +73,51 @@ def _continuous(engine: Engine, prompts: Prompts, max_tokens: Sequence[int]) -> 
     return batch_generate(engine.model, requests, max_slots=SLOTS, chunk_size=CHUNK_SIZE)
 
 
+def _paged(attention: str, engine: Engine, prompts: Prompts, max_tokens: Sequence[int]) -> list[list[int]]:
+    from tiny_llm.batch import Request
+    from tiny_llm.paged.batch import batch_generate_paged
+
+    end_ids = engine.tokenizer.end_ids
+    requests = [Request(prompt, limit, end_ids) for prompt, limit in zip(prompts, max_tokens, strict=True)]
+    attend = choose_for(attention, engine.model)
+    return batch_generate_paged(make_batch(engine.model, requests, attend, SLOTS, CHUNK_SIZE), requests)
+
+
+def _compile(attention: str, engine: Engine) -> None:
+    choose_for(attention, engine.model)
+
+
+def _on_pages(number: str, name: str, day: str, attention: str) -> Stage:
+    return Stage(number, name, day, partial(_paged, attention), partial(_compile, attention))
+
+
 STAGES = (
     Stage("S0", "recompute", "1.6", _recompute),
     Stage("S1", "cached", "2.1", _cached),
     Stage("S2", "batched", "2.6", _batched),
     Stage("S3", "continuous", "2.7", _continuous),
+    _on_pages("S4", "paged", "3.2", "reference"),
+    _on_pages("S5", KERNEL, "3.3", "auto"),
 )
 
 
-def find_stages(name: str | None) -> tuple[Stage, ...]:
+def find_stages(name: str | None, attention: str = "auto") -> tuple[Stage, ...]:
     """The stage of that name, or all of them.
+
+    Args:
+        name: of the stage.
+        attention: how the kernel stage attends.
 
     Raises:
         CourseError: there is no such stage; the message lists those there are.
     """
+    stages = tuple(
+        _on_pages(each.number, each.name, each.day, attention) if each.name == KERNEL else each
+        for each in STAGES
+    )
     if name is None:
-        return STAGES
-    found = tuple(stage for stage in STAGES if stage.name == name)
+        return stages
+    found = tuple(stage for stage in stages if stage.name == name)
     if not found:
         names = ", ".join(stage.name for stage in STAGES)
         raise CourseError(f"there is no stage {name!r}; there are: {names}")

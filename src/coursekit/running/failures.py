@@ -122,20 +122,32 @@ def describe(error: BaseException, places: Places) -> Failure:
     stub = reached_stub(error)
     if stub is not None:
         return Failure(NOT_STARTED, "", stub, line)
+    links = compiler_errors.out_of_interpreter(error)
+    interpreted, error = len(links) > 1, links[-1]
+    frames = traceback.StackSummary.from_list(
+        [f for link in links for f in traceback.extract_tb(link.__traceback__)]
+    )
     # pytest.fail is how a time limit ends a test, and how pytest.raises says that nothing was raised.
     failed = isinstance(error, pytest.fail.Exception)
     timeout = TIMEOUT.search(str(error)) if failed else None
     if timeout is not None:
         lines = [f"ran longer than {float(timeout[1]):g} s and was stopped: is there a loop that never ends?"]
         return Failure(CRASHED, "\n".join(lines + _place(error, frames, places)), line=line)
-    if failed or (isinstance(error, AssertionError) and not _raised_by_learner(frames, places)):
+    if failed or (isinstance(error, AssertionError) and _raised_by_test(frames, places, interpreted)):
         return Failure(WRONG, "\n".join(_assertion(error, frames, places)), line=line)
     lines = [_first_words(error), *_place(error, frames, places), *_meaning(error, frames, places)]
     return Failure(CRASHED, "\n".join(lines), line=line)
 
 
-def _raised_by_learner(frames: traceback.StackSummary, places: Places) -> bool:
-    return bool(frames) and places.is_learners(frames[-1].filename)
+def _raised_by_test(frames: traceback.StackSummary, places: Places, interpreted: bool) -> bool:
+    """Whether a test or one of the course's checks says that something is wrong.
+
+    Not the learner's own asserts, nor those of Triton's interpreter, which stands between the two.
+    """
+    if not frames:
+        return True
+    last = frames[-1].filename
+    return not places.is_learners(last) and (places.is_test(last) or not interpreted)
 
 
 def _assertion(error: BaseException, frames: traceback.StackSummary, places: Places) -> list[str]:
@@ -161,7 +173,7 @@ def _first_words(error: BaseException) -> str:
         inner = next(link for link in chain(error) if not isinstance(link, BaseExceptionGroup))
         return _first_words(inner)
     if compiler_errors.is_compiler_error(error):
-        text = f"Numba can't compile this: {compiler_errors.cause(error)}"
+        text = f"{compiler_errors.compiler(error)} can't compile this: {compiler_errors.cause(error)}"
     text = text if len(text) <= LONGEST_MESSAGE else text[:LONGEST_MESSAGE] + "…"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
@@ -176,7 +188,7 @@ def _place(error: BaseException, frames: traceback.StackSummary, places: Places)
         return [f"  {places.shown(str(compiled[0]))}:{compiled[1]}", f"    {compiled[2]}"]
     mine = [frame for frame in frames if places.is_learners(frame.filename)]
     if mine:
-        frame = mine[-1]
+        frame = ([frame for frame in mine if not compiler_errors.is_given(frame.filename)] or mine)[-1]
         function = "" if frame.name == "<module>" else f", in {frame.name}"
         return [f"  {places.shown(frame.filename)}:{frame.lineno}{function}", f"    {frame.line}"]
     tests = [frame for frame in frames if places.is_test(frame.filename)]
@@ -193,6 +205,8 @@ def _meaning(error: BaseException, frames: traceback.StackSummary, places: Place
         return [f"  {NONE_IN_LEARNERS_CODE if learners else NONE_IN_A_TEST}"]
     if learners and SHAPES_OF_BATCHES.search(str(error)) and TRANSPOSED.search(reached[-1].line or ""):
         return [f"  {ALL_AXES_TURNED}"]
+    if isinstance(error, AssertionError) and frames and not places.is_learners(frames[-1].filename):
+        return []  # Triton's own, on its way through the learner's kernel
     for kind, pattern, meaning in MEANINGS:
         match = re.search(pattern, str(error))
         if match and any(base.__name__ == kind for base in type(error).__mro__):

@@ -1,4 +1,4 @@
-"""Which `tiny_llm` an import finds while tests run."""
+"""Which `tiny_llm` an import finds while tests run, and which Triton."""
 
 from __future__ import annotations
 
@@ -28,3 +28,9 @@ def choose_implementation(course: Course, impl: str) -> None:
     # A run before this one in the same process may have imported the other implementation.
     for name in [name for name in sys.modules if name.partition(".")[0] in PACKAGES]:
         del sys.modules[name]
+
+
+def choose_triton(device: str) -> None:
+    """On the CPU, let Triton interpret kernels, even where there is a GPU; it asks once, when it is imported."""
+    if device == "cpu":
+        os.environ.setdefault("TRITON_INTERPRET", "1")

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,10 +61,19 @@ def run_pytest(course: Course, arguments: list[str], quiet: bool) -> Outcome:
         return Outcome(code, report, said)
 
 
-def run_child(course: Course, arguments: list[str], errors: object) -> int:
-    """Run pytest to its end; Ctrl-C lets it finish its report first. Returns its exit code, 130 for Ctrl-C."""
+def run_child(
+    course: Course, arguments: list[str], errors: object, variables: Mapping[str, str] | None = None
+) -> int:
+    """Run pytest to its end; Ctrl-C lets it finish its report first. Returns its exit code, 130 for Ctrl-C.
+
+    Args:
+        course: where.
+        arguments: pytest's, besides the plugin.
+        errors: where its standard error goes; None: where ours goes.
+        variables: of the environment, unless they are set.
+    """
     command = [sys.executable, "-m", "pytest", "-p", "coursekit.plugin", *arguments]
-    environment = WAIT_POLITELY | os.environ | {ROOT_VARIABLE: str(course.root)}
+    environment = WAIT_POLITELY | dict(variables or {}) | os.environ | {ROOT_VARIABLE: str(course.root)}
     process = subprocess.Popen(command, cwd=course.root, env=environment, stderr=errors)  # type: ignore[call-overload]
     try:
         return process.wait()

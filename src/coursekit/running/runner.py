@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
 from typing import Annotated
 
@@ -45,6 +46,10 @@ TALKATIVE = (
     "--durations",
 )
 TALKATIVE_TOO = ("--showlocals", "--setup-", "--fixtures", "--markers", "--help", "--version", "--full-trace")
+
+MOST_WORKERS = 4
+"""Of the whole suite: each has torch and often a model in memory."""
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 
 
 class Device(StrEnum):
@@ -100,10 +105,19 @@ def run_suite(
         typer.Argument(metavar="-- PYTEST ARGUMENTS", help="After --: passed on to pytest."),
     ] = None,
 ) -> None:
-    """Run the whole test suite on the reference."""
+    """Run the whole test suite on the reference, file by file on up to four cores; on one with pytest arguments."""
     course = Course.find()
-    arguments = ["--impl", "solution", "-q", "-rs", *(pytest_args or [])]  # -rs: why a test was skipped
-    raise typer.Exit(run_child(course, arguments, None))
+    cores = min(MOST_WORKERS, os.cpu_count() or 1)
+    spread = ["-n", str(cores), "--dist", "loadfile"] if cores > 1 and not pytest_args else []
+    arguments = [
+        "--impl",
+        "solution",
+        "-q",
+        "-rs",
+        *spread,
+        *(pytest_args or []),
+    ]  # -rs: why a test was skipped
+    raise typer.Exit(run_child(course, arguments, None, ONE_THREAD if spread else {}))
 
 
 def select(

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from coursekit.lessons.outline import STUB_MESSAGE
+
+RAISED = re.compile(r'^\s*raise NotImplementedError\("(.*)"\)$', re.MULTILINE)
+"""The line of a stub, as Triton's compiler cites it: it can't compile a `raise`, so it never runs it."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +35,19 @@ class Stub:
 def reached_stub(error: BaseException) -> Stub | None:
     """The stub that ``error`` comes from, looking through causes, contexts and groups; ``None`` if there is none."""
     for link in chain(error):
-        if isinstance(link, NotImplementedError):
-            match = STUB_MESSAGE.fullmatch(str(link))
-            if match:
-                week, day, number = (int(part) for part in match.groups()[:3])
-                return Stub(week, day, number, match[4])
+        match = STUB_MESSAGE.fullmatch(_message(link))
+        if match:
+            week, day, number = (int(part) for part in match.groups()[:3])
+            return Stub(week, day, number, match[4])
     return None
+
+
+def _message(error: BaseException) -> str:
+    """What a stub says, if ``error`` comes from one right away."""
+    if isinstance(error, NotImplementedError):
+        return str(error)
+    cited = RAISED.search(str(error)) if type(error).__module__.startswith("triton.") else None
+    return cited[1] if cited else ""
 
 
 def chain(error: BaseException) -> Iterator[BaseException]:

@@ -67,3 +67,30 @@ def _as_floats(tile, room):  # the compiled form; it is chosen by type, where th
         return room[: tile.shape[0]]
 
     return widened
+
+
+def copy_as_floats(source: np.ndarray, target: np.ndarray) -> None:
+    """In a kernel: copy a row of float32, or widen a row of the bits of bfloat16.
+
+    Args:
+        source: [D], float32 or int16.
+        target: float32 [D]; overwritten.
+    """
+    target[:] = as_floats(source[None], np.empty((1, len(source)), np.float32))[0]
+
+
+@overload(copy_as_floats, inline="always")
+def _copy_as_floats(source, target):  # the compiled form, as above
+    if not isinstance(source.dtype, numba.types.Integer):
+
+        def copied(source, target):
+            for d in range(len(source)):
+                target[d] = source[d]
+
+        return copied
+
+    def widened(source, target):
+        for d in range(len(source)):
+            target[d] = np.int32(np.int32(source[d]) << 16).view(np.float32)
+
+    return widened

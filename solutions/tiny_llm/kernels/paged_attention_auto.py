@@ -1,0 +1,76 @@
+"""The faster way to attend over pages on the CPU, sequence by sequence (Day 3.3)."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from tiny_llm.kernels.paged_attention_cpu import paged_attention_cpu
+from tiny_llm.paged.attention import Attended, merge_attention
+from tiny_llm.paged.metadata import ForwardMeta
+from tiny_llm.paged.pool import blocks_for
+
+FEW_QUERIES = 16
+"""Up to so many new tokens of a sequence the kernel is ahead; beyond that, gathering once and torch's attention."""
+
+
+def attend_fused(query: Tensor, key: Tensor, value: Tensor, scale: float, causal: bool) -> Attended:
+    """Day 3.2's :func:`attend_to` by torch's fused attention for the CPU: no array of scores.
+
+    That knows the causal rule only for as many keys as queries. So the past, which all new tokens see, and the new
+    tokens are attended to one by one, and merged.
+
+    Args:
+        query: [L, H, D], the last L tokens of the sequence.
+        key: [S, Hkv, D], S ≥ L, of the same dtype; value likewise.
+        scale: what to multiply the scores by.
+        causal: query i sees keys 0 … S − L + i; if False, all S.
+
+    Returns:
+        [L, H, D] in the dtype of ``query``, and the log-sum-exp, float32 [L, H].
+    """
+    L, S = len(query), len(key)
+    if not causal or L == 1:
+        return _fused(query, key, value, scale, causal=False)
+    new = _fused(query, key[S - L :], value[S - L :], scale, causal=True)
+    if L == S:
+        return new
+    return merge_attention([_fused(query, key[: S - L], value[: S - L], scale, causal=False), new])
+
+
+def _fused(query: Tensor, key: Tensor, value: Tensor, scale: float, causal: bool) -> Attended:
+    """torch's kernel, which is not public because the public function doesn't return the log-sum-exp (given code)."""
+    if len(key) == 0:  # torch's would divide by 0
+        return torch.zeros_like(query), torch.full(query.shape[:2], -math.inf)
+    heads = [x.transpose(0, 1)[None] for x in (query, key, value)]
+    out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(*heads, 0.0, causal, scale=scale)
+    return out[0].transpose(0, 1), lse[0].T
+
+
+def paged_attention_auto(
+    query: Tensor, keys: Tensor, values: Tensor, meta: ForwardMeta, scale: float, causal: bool = True
+) -> Attended:
+    """The kernel for sequences with few new tokens; gathering and torch's fused attention for the others.
+
+    Args:
+        query: [T, H, D] on the CPU, in the dtype of ``keys``.
+        keys: a layer's pages [N, P, Hkv, D], float32 or bfloat16, with the new tokens written; values likewise.
+        meta: the step.
+        scale: what to multiply the scores by.
+        causal: as in :func:`tiny_llm.paged.attention.paged_attention`.
+
+    Returns:
+        [T, H, D] in the dtype of ``query``, and the log-sum-exp, float32 [T, H].
+    """
+    q_lens = [stop - start for start, stop in zip(meta.starts, meta.starts[1:], strict=False)]
+    few = [row for row, q_len in enumerate(q_lens) if q_len <= FEW_QUERIES]
+    out, lse = paged_attention_cpu(query, keys, values, meta, scale, causal, few)
+    for row, q_len in enumerate(q_lens):
+        if q_len > FEW_QUERIES:
+            new, kv_len = slice(meta.starts[row], meta.starts[row + 1]), meta.kv_lens[row]
+            blocks = meta.block_table[row, : blocks_for(kv_len, keys.shape[1])]
+            key, value = (pages[blocks].flatten(0, 1)[:kv_len] for pages in (keys, values))
+            out[new], lse[new] = attend_fused(query[new], key, value, scale, causal)
+    return out, lse

@@ -1,0 +1,119 @@
+"""Attention of a ragged batch over pages: the reference path, and the cache in front of it (Day 3.2)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from tiny_llm.attention import causal_mask
+from tiny_llm.kv_cache import LayerCache
+from tiny_llm.paged.metadata import ForwardMeta
+from tiny_llm.paged.pool import KvPool, blocks_for
+
+Attended = tuple[Tensor, Tensor]
+"""What attention gives for T tokens: [T, H, D], and the log-sum-exp of the scores [T, H], to merge parts by."""
+
+PagedAttention = Callable[[Tensor, Tensor, Tensor, ForwardMeta, float, bool], Attended]
+"""A way to attend: query [T, H, D], a layer's keys and values [N, P, Hkv, D], the step, the scale, whether causal."""
+
+
+def attend_to(query: Tensor, key: Tensor, value: Tensor, scale: float, causal: bool) -> Attended:
+    """Grouped attention of one sequence, with the log-sum-exp of each query and head.
+
+    Computed in float32, whatever comes in; the output alone is rounded, once.
+
+    Args:
+        query: [L, H, D], the last L tokens of the sequence.
+        key: [S, Hkv, D]; value likewise.
+        scale: what to multiply the scores by.
+        causal: query i sees keys 0 … S − L + i; if False, all S.
+
+    Returns:
+        [L, H, D] in the dtype of ``query``, zeros where nothing is seen, and float32 [L, H], −inf there.
+    """
+    (L, H, D), (S, Hkv, _) = query.shape, key.shape
+    grouped = query.float().reshape(L, Hkv, H // Hkv, D)
+    scores = torch.einsum("lhgd,shd->hgls", grouped, key.float()) * scale
+    if causal and L > 1:
+        scores = scores + causal_mask(L, S, like=scores)
+    lse = scores.logsumexp(dim=-1)
+    weights = torch.exp(scores - lse.masked_fill(lse == -math.inf, 0.0)[..., None])
+    out = torch.einsum("hgls,shd->lhgd", weights, value.float())
+    return out.reshape(L, H, D).to(query.dtype), lse.permute(2, 0, 1).reshape(L, H)
+
+
+def paged_attention(
+    query: Tensor, keys: Tensor, values: Tensor, meta: ForwardMeta, scale: float, causal: bool = True
+) -> Attended:
+    """The reference path: sequence by sequence, gather its pages and attend.
+
+    It is code on the host: it reads the lists ``starts`` and ``kv_lens``, not ``cu_seqlens_q`` and ``seq_lens_kv``.
+
+    Args:
+        query: [T, H, D], the tokens of all sequences one after the other.
+        keys: a layer's pages [N, P, Hkv, D], with the new tokens already written; values likewise.
+        meta: the step.
+        scale: what to multiply the scores by.
+        causal: as in :func:`attend_to`, for each sequence.
+
+    Returns:
+        [T, H, D] and the log-sum-exp [T, H].
+    """
+    parts = []
+    for b, kv_len in enumerate(meta.kv_lens):
+        blocks = meta.block_table[b, : blocks_for(kv_len, keys.shape[1])]
+        key, value = (pages[blocks].flatten(0, 1)[:kv_len] for pages in (keys, values))
+        parts.append(attend_to(query[meta.starts[b] : meta.starts[b + 1]], key, value, scale, causal))
+    outs, sums = zip(*parts, strict=True)
+    return torch.cat(outs), torch.cat(sums)
+
+
+def merge_attention(parts: Sequence[Attended]) -> Attended:
+    """Attention over several sets of keys, from the attention over each; computed in float32.
+
+    Args:
+        parts: of each set, [T, H, D] and the log-sum-exp [T, H].
+
+    Returns:
+        the same of all sets together, in the dtype of the parts; zeros and −inf where no part has seen anything.
+    """
+    sums = torch.stack([lse for _, lse in parts])
+    lse = sums.logsumexp(dim=0)
+    shares = torch.exp(sums - lse.masked_fill(lse == -math.inf, 0.0))
+    outs = torch.stack([out for out, _ in parts])
+    return (outs.float() * shares[..., None]).sum(dim=0).to(outs.dtype), lse
+
+
+class PagedCache(LayerCache):
+    """One layer of a pool in one step: writes the new tokens of all sequences, then attends over their pages."""
+
+    def __init__(
+        self, pool: KvPool, layer: int, meta: ForwardMeta, attention: PagedAttention = paged_attention
+    ) -> None:
+        """Look at one layer of the pool, for one step."""
+        self.pool = pool
+        self.layer = layer
+        self.meta = meta
+        self.attention = attention
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+        """Write, then read, so that new tokens see one another.
+
+        Calls ``self.attention`` once, with all six arguments (``causal`` is True) and heads behind the tokens.
+
+        Args:
+            query: [1, H, T, D], the tokens of all sequences in one row.
+            key: [1, Hkv, T, D]; value likewise.
+            scale: what to multiply the scores by.
+
+        Returns:
+            [1, H, T, D].
+        """
+        new_keys, new_values = key[0].transpose(0, 1), value[0].transpose(0, 1)
+        self.pool.write(self.layer, self.meta.slot_mapping, new_keys, new_values)
+        keys, values = self.pool.keys[self.layer], self.pool.values[self.layer]
+        out, _ = self.attention(query[0].transpose(0, 1), keys, values, self.meta, scale, True)
+        return out.transpose(0, 1)[None]

@@ -1,0 +1,144 @@
+"""A model for ragged batches; its attention reads the pool token by token, and fails a test on what is wrong."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from week_2.reading_model import LAYERS, V, fingerprints, scores_after
+
+from .pages import allocator_of, spoil
+
+
+def check_call(**arguments: Any) -> None:
+    """Fail a test unless a stand-in for attention was given everything."""
+    __tracebackhide__ = True
+    missing = [name for name, argument in arguments.items() if argument is None]
+    assert not missing, (
+        f"`attend` calls `self.attention` with six arguments: {', '.join(arguments)}, where causal is True; "
+        f"it came without {' and '.join(missing)}"
+    )
+
+
+class RaggedModel:
+    """Every layer writes each token and its position; what comes out follows from all tokens before, in order.
+
+    `runs` holds for each run how many tokens each sequence brought and how many it has then; `head_rows` how many
+    rows each call of `logits` had. `fails_at` is the run that ends with a KeyError, after all layers.
+    """
+
+    def __init__(self, lab: Any, max_positions: int = 64) -> None:
+        self.lab = lab
+        self.config = SimpleNamespace(
+            num_layers=LAYERS, max_positions=max_positions, num_kv_heads=1, head_dim=2
+        )
+        self.embedding = SimpleNamespace(weight=lab.array(np.zeros((V, 2))))
+        self.runs: list[list[tuple[int, int]]] = []
+        self.head_rows: list[int] = []
+        self.fails_at: int | None = None
+        self.layer = 0
+        self.places: list[int] = []
+
+    def hidden(self, tokens: Any, positions: Any, caches: Any = None) -> Any:
+        """States [1, T, 2]: the fingerprint of the sequence up to each token, and how long it is."""
+        ids = self.lab.numpy(tokens)
+        assert ids.ndim == 2, f"the model takes token ids [B, L]; these are {list(ids.shape)}"
+        assert len(ids) == 1, f"the tokens of all sequences go into one row; these are {len(ids)} rows"
+        assert ids.size, "the model was run on no tokens at all"
+        assert "int" in self.lab.dtype(tokens), f"token ids must be integers, not {self.lab.dtype(tokens)}"
+        self.places = self._places(positions, ids.shape[1])
+        self._accept(caches)
+        new = np.stack([ids[0], self.places], axis=-1)[None, None].astype(np.float64)
+        for self.layer, cache in enumerate(caches):
+            value = np.stack([ids[0], np.full_like(ids[0], self.layer)], axis=-1)[None, None].astype(
+                np.float64
+            )
+            out = cache.attend(*(self.lab.array(x) for x in (new, new, value)), 1.0)
+        if self.fails_at == len(self.runs) - 1:
+            raise KeyError("the model failed, as the test wanted it to")
+        return out[0]
+
+    def logits(self, hidden: Any) -> Any:
+        """Scores [..., V] for states [..., 2]."""
+        states = self.lab.numpy(hidden)
+        self.head_rows.append(states.size // 2)
+        assert states.size, "no row was sent through the head"
+        rows = [scores_after(int(state[0])) for state in states.reshape(-1, 2)]
+        return self.lab.array(np.array(rows).reshape(*states.shape[:-1], V))
+
+    def read(
+        self,
+        query: Any = None,
+        keys: Any = None,
+        values: Any = None,
+        meta: Any = None,
+        scale: Any = None,
+        causal: Any = None,
+    ) -> tuple[Any, Any]:
+        """In the place of `paged_attention`: follow the metadata to each sequence's tokens, and fingerprint them."""
+        check_call(query=query, keys=keys, values=values, meta=meta, scale=scale, causal=causal)
+        assert causal, "tokens must not see those after them: attention was asked not to be causal"
+        starts, tables, kv_lens = (
+            self.lab.numpy(x).tolist() for x in (meta.cu_seqlens_q, meta.block_table, meta.seq_lens_kv)
+        )
+        keys, values = (self.lab.numpy(x) for x in (keys, values))
+        P, out, run = keys.shape[1], np.zeros((len(query), 1, 2)), []
+        for b, kv_len in enumerate(kv_lens):
+            slots = [tables[b][p // P] * P + p % P for p in range(kv_len)]
+            ids = self._tokens(keys.reshape(-1, 2)[slots], values.reshape(-1, 2)[slots])
+            count = starts[b + 1] - starts[b]
+            standing = list(range(kv_len - count, kv_len))
+            assert self.places[starts[b] : starts[b + 1]] == standing, (
+                f"{count} tokens of a sequence that has {kv_len} then stand at positions {standing}; the model got "
+                f"{self.places[starts[b] : starts[b + 1]]}"
+            )
+            out[starts[b] : starts[b + 1], 0, 0] = fingerprints(ids)[kv_len - count :]
+            out[starts[b] : starts[b + 1], 0, 1] = np.array(standing) + 1
+            run.append((count, kv_len))
+        if self.layer == 0:
+            self.runs.append(run)
+        return self.lab.array(out), self.lab.array(out[:, :, 0])
+
+    def _tokens(self, keys: np.ndarray, values: np.ndarray) -> list[int]:
+        """The tokens of one sequence, once it is certain that they are its own, in order."""
+        empty = np.isnan(keys).any(axis=1)
+        assert not empty.any(), (
+            f"layer {self.layer} reads position {int(np.argmax(empty))} of a sequence, where nothing was written: "
+            "new tokens are written first, and blocks are read in the table's order"
+        )
+        places = keys[:, 1].astype(int).tolist()
+        expected = list(range(len(places)))
+        assert places == expected, f"positions {expected} of a sequence are read, and hold those of {places}"
+        layers = set(values[:, 1].astype(int).tolist())
+        assert layers == {self.layer}, f"layer {self.layer} reads what layers {sorted(layers)} have written"
+        return keys[:, 0].astype(int).tolist()
+
+    def _places(self, positions: Any, count: int) -> list[int]:
+        assert self.lab.is_array(positions), (
+            f"tokens of many sequences stand at positions that only an array can say, not {positions!r}"
+        )
+        places = self.lab.numpy(positions).reshape(-1).tolist()
+        assert len(places) == count, f"{count} tokens stand at {len(places)} positions"
+        limit = self.config.max_positions
+        assert max(places) < limit, f"a token stands at position {max(places)}; the last one is {limit - 1}"
+        return places
+
+    def _accept(self, caches: Any) -> None:
+        """A paged cache for each layer, all with the same metadata."""
+        assert caches is not None, "the model was run without the caches"
+        assert len(caches) == LAYERS, f"{len(caches)} caches were given for {LAYERS} layers"
+        kind = self.lab.paged.attention.PagedCache
+        for layer, cache in enumerate(caches):
+            assert isinstance(cache, kind), f"layer {layer} got a {type(cache).__name__}, not a PagedCache"
+            assert cache.layer == layer, f"the cache given to layer {layer} looks at layer {cache.layer}"
+            assert cache.meta is caches[0].meta, (
+                "each layer got metadata of its own: they are built once a step"
+            )
+
+
+def storage_for(lab: Any, model: RaggedModel, num_blocks: int, block_size: int) -> tuple[Any, Any]:
+    """A pool for the model, full of NaN, and its allocator."""
+    pool = lab.paged.pool.KvPool(model.config, num_blocks, block_size, device=lab.device)
+    spoil(pool)
+    return pool, allocator_of(lab, num_blocks)

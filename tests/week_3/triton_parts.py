@@ -1,0 +1,197 @@
+"""One program and the grid of Day 3.4: launches of the learner's kernel, and what each part of a past gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coursekit.check import CheckFailed, check
+from coursekit.paths import Course
+
+from .pages import UNUSED, blocks_needed
+from .ragged import Attention
+from .ragged_step import WRONG_RULES, RaggedStep, Seen, attend_alone, bottom_right, everything
+from .triton_memory import NAN, watched
+from .triton_tiles import FAR
+
+Share = Callable[[int, int], int]
+# exp and division of a GPU, and sums in another order.
+TOLERANCE: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-5}
+
+
+def spoilt(lab: Any, meta: Any, P: int) -> Any:
+    """The step's metadata, with numbers of blocks that don't exist behind those that are needed."""
+    table = lab.numpy(meta.block_table)
+    for b, kv_len in enumerate(meta.kv_lens):
+        table[b, blocks_needed(kv_len, P) :] = FAR
+    return replace(meta, block_table=lab.array(table, "int32"))
+
+
+def paged(lab: Any) -> Attention:
+    """The learner's paged_attention_triton, watched, as a cache calls it: of the query, the heads are turned.
+
+    The tables end in blocks that don't exist.
+    """
+    function = lab.kernels.paged_attention_triton.paged_attention_triton
+
+    def attention(
+        query: Any, keys: Any, values: Any, meta: Any, scale: float, causal: bool
+    ) -> tuple[Any, Any]:
+        turned = query.transpose(0, 1).contiguous().transpose(0, 1)
+        with watched(lab):
+            return function(turned, keys, values, spoilt(lab, meta, keys.shape[1]), scale, causal)
+
+    return attention
+
+
+def counted(lab: Any, monkeypatch: Any) -> list[tuple[tuple[int, ...], dict[str, Any]]]:
+    """Every launch of attend_pages from now on: its grid, and the arguments that were given by name."""
+    module, launches = lab.kernels.paged_attention_triton, []
+    kernel = module.attend_pages
+
+    class Counting:
+        def __getitem__(self, grid: Any) -> Any:
+            def launch(*arguments: Any, **options: Any) -> Any:
+                launches.append((tuple(grid), options))
+                return kernel[grid](*arguments, **options)
+
+            return launch
+
+    monkeypatch.setattr(module, "attend_pages", Counting())
+    return launches
+
+
+@dataclass
+class Launch:
+    """A launch of attend_pages over a step: the past in parts of PART keys, ROWS queries a program."""
+
+    step: RaggedStep
+    causal: bool = True
+    ROWS: int = 16
+    TILE: int = 64
+    PART: int = 128
+
+    @property
+    def parts(self) -> int:
+        return -(-max(self.step.kv_lens) // self.PART)
+
+    @property
+    def grid(self) -> tuple[int, int, int]:
+        group = self.step.query.shape[1] // self.step.keys.shape[2]
+        blocks = -(-max(self.step.q_lens) * group // self.ROWS)
+        return len(self.step.q_lens), blocks * self.step.keys.shape[2], self.parts
+
+    def run(self, lab: Any) -> tuple[Any, Any]:
+        """out [parts, T, H, D] and lse [parts, T, H], as the programs left them; both were NaN."""
+        step = self.step
+        (T, H, D), Hkv = step.query.shape, step.keys.shape[2]
+        meta = spoilt(lab, step.meta(lab), step.P)
+        _, keys, values = step.arguments(lab)
+        out = lab.array(np.full((self.parts, T, H, D), NAN), "float32")
+        lse = lab.array(np.full((self.parts, T, H), NAN), "float32")
+        with watched(lab):
+            lab.kernels.paged_attention_triton.attend_pages[self.grid](
+                lab.array(step.query, step.dtype),
+                keys,
+                values,
+                meta.cu_seqlens_q,
+                meta.seq_lens_kv,
+                meta.block_table,
+                out,
+                lse,
+                T,
+                H,
+                Hkv,
+                meta.block_table.shape[1],
+                step.scale,
+                causal=self.causal,
+                P=step.P,
+                D=D,
+                WIDTH=1 << (D - 1).bit_length(),
+                ROWS=self.ROWS,
+                TILE=self.TILE,
+                PART=self.PART,
+            )
+        return out, lse
+
+    def expected(
+        self,
+        seen: Seen | None = None,
+        share: Share = lambda h, group: h // group,
+        scale: float | None = None,
+        first: Callable[[int], int] | None = None,
+        last: Callable[[int], int] | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The same by the oracle, part by part; `first` and `last` say otherwise where a part begins and ends."""
+        step, (T, H, D) = self.step, self.step.query.shape
+        rule = seen or (bottom_right if self.causal else everything)
+        out, lse = np.zeros((self.parts, T, H, D)), np.full((self.parts, T, H), -np.inf)
+        for part in range(self.parts):
+            begin = first(part) if first else part * self.PART
+            end = last(part) if last else (part + 1) * self.PART
+            for b, (start, stop) in enumerate(zip(step.starts, step.starts[1:], strict=False)):
+                query, key, value = step.dense(b)
+                S = len(key)
+
+                def within(i: int, L: int, _: int, S: int = S, begin: int = begin, end: int = end) -> int:
+                    return max(0, min(rule(i, L, S), end, S) - begin)
+
+                got = attend_alone(
+                    query,
+                    key[begin:end],
+                    value[begin:end],
+                    step.scale if scale is None else scale,
+                    within,
+                    share,
+                )
+                out[part, start:stop], lse[part, start:stop] = got
+        return out, lse
+
+    def check(self, lab: Any, what: str, **options: Any) -> None:
+        """All parts of all tokens are right."""
+        __tracebackhide__ = True
+        actual, wanted = self.run(lab), self.expected()
+        rules = (
+            WRONG_RULES if self.causal else {"the causal rule was kept, and `causal` is False": bottom_right}
+        )
+        wrong: dict[str, Callable[[], tuple[np.ndarray, np.ndarray]]] = {
+            why: partial(self.expected, seen) for why, seen in rules.items()
+        }
+        wrong |= {
+            "query head h reads key head h % Hkv; neighbours should share one, h // group": lambda: (
+                self.expected(share=lambda h, group: h)
+            ),
+            "the scores are not scaled": lambda: self.expected(scale=1.0),
+            "every part begins at key 0": lambda: self.expected(first=lambda part: 0),
+            "every part goes on to the last key": lambda: self.expected(last=lambda part: 1 << 30),
+        }
+        for n, (name, axes) in enumerate((("out", "parts T H D"), ("lse", "parts T H"))):
+            check(
+                actual[n],
+                wanted[n],
+                name=f"{name} {what}",
+                axes=axes,
+                suspects={why: lambda n=n, other=other: other()[n] for why, other in wrong.items()},
+                nan=f"{UNUSED}, or a program didn't write all that is its own",
+                **(TOLERANCE | options),
+            )
+
+
+def check_compiles(found: dict[str, Any], name: str) -> list[str]:
+    """The learner's function `name` compiled for a GPU; gives the PTX's matrix instructions."""
+    __tracebackhide__ = True
+    result = found[name]
+    if "error" not in result:
+        return result["products"]
+    lines = [f"{name} runs in the interpreter, which takes any Python, but can't be compiled for a GPU:"]
+    lines.append(f"  {result['error']}")
+    if "file" in result:
+        path, root = Path(result["file"]), Course.find().root
+        shown = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
+        lines += [f"  {shown}:{result['line']}", f"    {result['text']}"]
+    raise CheckFailed("\n".join(lines))

@@ -1,0 +1,240 @@
+"""Tiles out of pages and the online softmax of Day 3.4: calls of the learner's functions, and float64 oracles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from week_2.decode_oracle import random_numbers
+
+from coursekit.check import CheckFailed, check
+
+from .pages import UNUSED
+from .triton_memory import NAN, Memory, watched
+
+NOTHING = -np.inf
+FAR = 1 << 20  # the number of a block that no pool here has
+DTYPES = {"float32": "fp32", "bfloat16": "bf16"}
+
+
+def passed(lab: Any, name: str, *results: tuple[str, tuple[int, ...], str]) -> Any:
+    """The learner's function `name` as a kernel's argument; its results (name, shape, dtype) are looked at.
+
+    Only the interpreter can look: it runs Python.
+    """
+    function = getattr(lab.kernels.paged_attention_triton, name)
+    if not lab.kernels.compiling_triton.INTERPRETED.value:
+        return function
+
+    def looked_at(*arguments: Any) -> Any:
+        found = function(*arguments)
+        many = list(found) if isinstance(found, tuple) else [found]
+        words = ", ".join(what for what, _, _ in results)
+        right = len(many) == len(results) and all(hasattr(x, "dtype") for x in many)
+        if not right:
+            raise CheckFailed(f"{name} should return {words}; not {found}")
+        for x, (what, shape, dtype) in zip(many, results, strict=True):
+            sizes = [int(getattr(size, "value", size)) for size in x.shape]
+            if sizes != list(shape):
+                raise CheckFailed(f"{what}, of {name}: the shape should be {list(shape)}, not {sizes}")
+            kind = str(x.dtype.scalar)
+            if kind != dtype:
+                raise CheckFailed(f"{what}, of {name}, should be {dtype}, not {kind}")
+        return found
+
+    return looked_at
+
+
+def kernels() -> Any:
+    from . import triton_kernels
+
+    return triton_kernels
+
+
+@dataclass
+class Tile:
+    """Some positions of one sequence, in a pool that is NaN but for that sequence's tokens."""
+
+    pages: np.ndarray  # [N, P, Hkv, D]
+    table: list[int]
+    positions: np.ndarray  # [TILE]
+    wanted: np.ndarray  # bool [TILE]
+    head: int
+    dtype: str = "float32"
+
+    @classmethod
+    def random(
+        cls,
+        seed: int,
+        start: int,
+        stop: int,
+        P: int,
+        *,
+        sizes: tuple[int, int] = (3, 24),
+        head: int = 1,
+        TILE: int = 16,
+        dtype: str = "float32",
+    ) -> Tile:
+        """Positions start … start + TILE − 1, of which those below `stop` are there, and wanted."""
+        (Hkv, D), blocks = sizes, -(-stop // P)
+        rng = np.random.default_rng(seed)
+        table = rng.permutation(np.arange(1, blocks + 3))[:blocks].tolist()
+        pages = np.full((blocks + 3, P, Hkv, D), NAN)
+        numbers = random_numbers(seed, stop, Hkv, D, dtype=dtype)
+        for position in range(stop):
+            pages[table[position // P], position % P] = numbers[position]
+        positions = start + np.arange(TILE)
+        return cls(pages, table, positions, positions < stop, head, dtype)
+
+    @property
+    def width(self) -> int:
+        return 1 << (self.pages.shape[3] - 1).bit_length()
+
+    def expected(self) -> np.ndarray:
+        """The tile [TILE, WIDTH]."""
+        _, P, _, D = self.pages.shape
+        tile = np.zeros((len(self.positions), self.width))
+        for t, position in enumerate(self.positions):
+            if self.wanted[t]:
+                tile[t, :D] = self.pages[self.table[position // P], position % P, self.head]
+        return tile
+
+    def load(self, lab: Any, far: bool = False) -> tuple[Any, Memory, Any, Any]:
+        """What the learner's load_tile gives; the memory that it touched; the table and the pages that it was given.
+
+        With `far`, addresses outside of all arrays are no mistake.
+        """
+        (_, P, Hkv, D), TILE = self.pages.shape, len(self.positions)
+        pages = lab.array(self.pages, self.dtype)
+        table = lab.array(np.array([*self.table, FAR, FAR, FAR, FAR]), "int32")
+        positions, wanted = lab.array(self.positions, "int32"), lab.array(self.wanted.astype(int), "int32")
+        out = lab.array(np.full((TILE, self.width), NAN), self.dtype)
+        function = passed(lab, "load_tile", ("the tile", (TILE, self.width), DTYPES[self.dtype]))
+        with watched(lab, check=not far) as memory:
+            kernels().store_tile[(1,)](
+                function, pages, table, positions, wanted, out, self.head, Hkv, P, D, self.width, TILE
+            )
+        return out, memory, table, pages
+
+    def far(self, lab: Any) -> list[int]:
+        """The addresses outside of all arrays that load_tile asks for, in bytes from the start of the pages."""
+        _, memory, _, pages = self.load(lab, far=True)
+        return (memory.astray.get("reads", np.zeros(0, np.int64)) - pages.data_ptr()).tolist()
+
+    def check(self, lab: Any, what: str) -> None:
+        """The tile is right, and of the table no more was read than it takes."""
+        __tracebackhide__ = True
+        (_, P, Hkv, D), flat = self.pages.shape, self.pages.reshape(-1)
+        out, memory, table, _ = self.load(lab)
+
+        def of_row(number: Callable[[int, int], int]) -> np.ndarray:
+            """What comes of another formula for the row of a head: block, place -> row."""
+            tile = self.expected()
+            for t in np.flatnonzero(self.wanted):
+                position = self.positions[t]
+                row = number(self.table[position // P], position % P)
+                tile[t, :D] = flat[(np.arange(D) + row * D) % flat.size]
+            return tile
+
+        check(
+            out,
+            self.expected(),
+            name=f"the tile {what}",
+            axes="TILE WIDTH",
+            dtype=self.dtype,
+            rtol=0,
+            atol=0,
+            nan=f"{UNUSED}, or it was not masked: unwanted positions, and columns from D on, are zeros",
+            suspects={
+                "the place within the page is forgotten": lambda: of_row(
+                    lambda b, p: b * P * Hkv + self.head
+                ),
+                "a block's number is taken for a slot": lambda: of_row(
+                    lambda b, p: (b + p) * Hkv + self.head
+                ),
+                "head and place are swapped: pages are [N, P, Hkv, D]": lambda: of_row(
+                    lambda b, p: (b * Hkv + self.head) * P + p
+                ),
+                "the head is forgotten": lambda: of_row(lambda b, p: (b * P + p) * Hkv),
+            },
+        )
+        needed = {int(p) // P for p in self.positions[self.wanted]}
+        more = sorted(memory.of(table).read - needed) if memory.regions else []
+        if more:
+            raise CheckFailed(
+                f"load_tile reads entries {more} of the table, and {what} only {sorted(needed)} are wanted: "
+                "the first load needs a mask, too"
+            )
+
+
+def fold(lab: Any, scores: np.ndarray, peaks: np.ndarray, totals: np.ndarray) -> list[Any]:
+    """What the learner's fold_scores gives: weights, keep, peaks, totals."""
+    ROWS, TILE = scores.shape
+    given = [lab.array(x, "float32") for x in (scores, peaks, totals)]
+    stored = [lab.array(np.full(shape, NAN), "float32") for shape in ((ROWS, TILE), ROWS, ROWS, ROWS)]
+    names = ("weights", "keep", "the new peaks", "the new totals")
+    results = [(name, tuple(x.shape), "fp32") for name, x in zip(names, stored, strict=True)]
+    with watched(lab):
+        kernels().store_folded[(1,)](passed(lab, "fold_scores", *results), *given, *stored, ROWS, TILE)
+    return stored
+
+
+def folded(scores: np.ndarray, peaks: np.ndarray, totals: np.ndarray) -> list[np.ndarray]:
+    """The same in float64, row by row."""
+    weights, keep, highest = np.zeros(scores.shape), np.zeros(len(peaks)), peaks.copy()
+    sums = np.zeros(len(peaks))
+    for i, row in enumerate(scores):
+        highest[i] = max(peaks[i], row.max())
+        if highest[i] > NOTHING:
+            weights[i], keep[i] = np.exp(row - highest[i]), np.exp(peaks[i] - highest[i])
+        sums[i] = totals[i] * keep[i] + weights[i].sum()
+    return [weights, keep, highest, sums]
+
+
+def check_fold(lab: Any, scores: np.ndarray, peaks: np.ndarray, totals: np.ndarray, what: str) -> None:
+    """All four results of one tile."""
+    __tracebackhide__ = True
+    scores, peaks, totals = (np.asarray(x, np.float32).astype(np.float64) for x in (scores, peaks, totals))
+    actual, wanted = fold(lab, scores, peaks, totals), folded(scores, peaks, totals)
+    own = folded(scores, np.full_like(peaks, NOTHING), totals)
+    with np.errstate(all="ignore"):
+        upside_down = np.exp(wanted[2] - peaks)
+    sums = wanted[0].sum(axis=1)
+    suspects: Sequence[dict[str, Any]] = (
+        {"each tile is measured against its own peak, not against the highest so far": own[0]},
+        {"the wrong way round: exp(old − new) is what the old counts": upside_down},
+        {"the peak has fallen: an earlier tile had a higher score": own[2]},
+        {
+            "what was there before is not rescaled": totals + sums,
+            "what was there before is forgotten": sums,
+        },
+    )
+    names = ("the weights", "keep", "the new peaks", "the new totals")
+    for n, name in enumerate(names):
+        check(
+            actual[n],
+            wanted[n],
+            name=f"{name} {what}",
+            axes="ROWS TILE" if n == 0 else "ROWS",
+            suspects=suspects[n],
+            nan="−inf − (−inf) is NaN: where a query has seen nothing yet, subtract 0",
+        )
+
+
+def finished(
+    lab: Any, gathered: np.ndarray, peaks: np.ndarray, totals: np.ndarray
+) -> tuple[list[Any], list[np.ndarray]]:
+    """What the learner's finish gives, and what it should."""
+    given = [lab.array(x, "float32") for x in (gathered, peaks, totals)]
+    stored = [lab.array(np.full(shape, NAN), "float32") for shape in (gathered.shape, len(peaks))]
+    names = ("what was attended to", "the log-sum-exp")
+    results = [(name, tuple(x.shape), "fp32") for name, x in zip(names, stored, strict=True)]
+    with watched(lab):
+        kernels().store_finished[(1,)](passed(lab, "finish", *results), *given, *stored, *gathered.shape)
+    out, lse = np.zeros(gathered.shape), np.full(len(peaks), NOTHING)
+    for i, total in enumerate(totals):
+        if total > 0:
+            out[i], lse[i] = gathered[i] / total, peaks[i] + np.log(total)
+    return stored, [out, lse]
