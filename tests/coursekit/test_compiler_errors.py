@@ -34,6 +34,11 @@ def too_many_indices(x: Any, out: Any) -> None:
     out[0] = x[0, 0, 0]
 
 
+def reshapes_what_was_turned(x: Any, out: Any) -> None:
+    turned = np.zeros((len(x), 2, 2)).transpose(1, 0, 2).reshape(12)
+    out[0] = turned[0]
+
+
 def list_for_a_shape(x: Any, out: Any) -> None:
     out[:] = np.zeros([3])
 
@@ -54,6 +59,11 @@ CASES = [
     (uses_torch, "Unknown attribute 'zeros' of type Module(torch)", "total = torch.zeros(3)"),
     (calls_size, "Invalid use of int64 with parameters (0)", "out[0] = x.size(0)"),
     (too_many_indices, "cannot index array(float32, 1d, C) with 3 indices", "out[0] = x[0, 0, 0]"),
+    (
+        reshapes_what_was_turned,
+        "reshape() supports contiguous array only",
+        "turned = np.zeros((len(x), 2, 2)).transpose(1, 0, 2).reshape(12)",
+    ),
     (list_for_a_shape, "Cannot parse input types to function np.empty", "out[:] = np.zeros([3])"),
 ]
 

@@ -163,6 +163,39 @@ def test_task_4_pasts_are_cut_into_parts_the_longest_first(cpu_kernel, kv_lens, 
     check_equal(sizes, sorted(sizes, reverse=True), name=f"how many keys each task has, {where}")
 
 
+def test_task_4_the_workers_take_the_cards_in_turns(cpu_kernel, monkeypatch):
+    """In plain Python, where the workers run one after the other and each card can be noted."""
+    kv_lens, workers = np.array([3000, 300, 1024, 500, 2100], np.int32), 3
+    taken: list[tuple[int, int]] = []
+
+    def note(query, keys, values, table, start, stop, *rest):
+        taken.append((int(table[0]), start // PART))
+
+    monkeypatch.setattr(cpu_kernel, "attend_part", note)
+    monkeypatch.setattr(cpu_kernel, "prange", range)
+    rows, tables = np.arange(5, dtype=np.int32), np.arange(5, dtype=np.int32)[:, None]
+    pages = np.zeros((5, 16, 1, 4), np.float32)
+    parts = np.zeros((3, 5, 1, 4), np.float32), np.zeros((3, 5, 1), np.float32)
+    cpu_kernel.attend_pages.py_func(
+        np.zeros((5, 1, 1, 4), np.float32),
+        pages,
+        pages,
+        np.arange(6, dtype=np.int32),
+        kv_lens,
+        tables,
+        rows,
+        np.float32(1),
+        True,
+        workers,
+        *parts,
+    )
+    cards = [(row, part) for row, part in cpu_kernel.deal(kv_lens, rows).tolist()]
+    dealt = [card for worker in range(workers) for card in cards[worker::workers]]
+    check_equal(
+        taken, dealt, name=f"the cards (row, part) as {workers} workers take them, worker after worker"
+    )
+
+
 MIXED = [(PART + 70, 3), (5, 5), (9, 1), (64, 2), (130, 4)]
 
 
@@ -316,6 +349,29 @@ def run_batch(lab: Any, attention: Callable[..., Any], chunk_size: int) -> list[
         new_request(lab, prompt_of(n, seed=n), count) for n, count in ((5, 9), (19, 4), (1, 7), (18, 5))
     ]
     return lab.paged.batch.batch_generate_paged(batch, requests)
+
+
+def test_task_5_as_many_workers_as_numba_has_threads(lab, cpu_kernel, monkeypatch):
+    asked: list[int] = []
+    monkeypatch.setattr(cpu_kernel, "get_num_threads", lambda: 7)
+    monkeypatch.setattr(cpu_kernel, "attend_pages", lambda *arguments: asked.append(arguments[9]))
+    step = RaggedStep.random(99, [(9, 1)], 16)
+    cpu_kernel.paged_attention_cpu(*step.arguments(lab, "cpu"), step.meta(lab, "cpu"), step.scale)
+    check_equal(asked, [7], name="`workers` where Numba has 7 threads")
+
+
+def test_task_5_parts_are_merged_in_float32_and_rounded_once(lab, cpu_kernel, monkeypatch):
+    """Two parts of equal weight, and not to be told apart from 1 in bfloat16: only their mean can."""
+
+    def leave(*arguments):
+        out, lse = arguments[10:]
+        out[:], lse[:] = np.array([1.0 + 2**-8, 1.0 + 2**-7 + 2**-8]).reshape(2, 1, 1, 1), 0.0
+
+    monkeypatch.setattr(cpu_kernel, "attend_pages", leave)
+    step = RaggedStep.random(100, [(PART + 1, 1)], 16, dtype="bfloat16")
+    out, _ = cpu_kernel.paged_attention_cpu(*step.arguments(lab, "cpu"), step.meta(lab, "cpu"), step.scale)
+    wanted = np.full(step.query.shape, 1.0 + 2**-7)
+    check(out, wanted, name="the merged parts", axes="T H D", dtype="bfloat16", rtol=0, atol=0)
 
 
 def test_task_5_continuous_batching_gives_the_same_tokens(lab, cpu_kernel):

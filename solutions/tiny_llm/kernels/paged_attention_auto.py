@@ -20,7 +20,7 @@ def attend_fused(query: Tensor, key: Tensor, value: Tensor, scale: float, causal
     """Day 3.2's :func:`attend_to` by torch's fused attention for the CPU: no array of scores.
 
     That knows the causal rule only for as many keys as queries. So the past, which all new tokens see, and the new
-    tokens are attended to one by one, and merged.
+    tokens are attended to separately, and merged.
 
     Args:
         query: [L, H, D], the last L tokens of the sequence.

@@ -153,7 +153,7 @@ def attend_pages(
         gathered = gathered * keep[:, None] + dot(weights.to(value.dtype), value)
 
     attended, sums = finish(gathered, peaks, totals)
-    row += part * T * H
+    row = row.to(tl.int64) + part * T * H
     tl.store(out + row[:, None] * D + columns[None, :], attended, mask=inside)
     tl.store(lse + row, sums, mask=mine)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 GIVEN = ("compiling.py", "compiling_triton.py")
-PHASE = re.compile(r"Failed in \w+ mode pipeline \(step: .*\)")
+PHASE = re.compile(r"Failed in \w+ mode pipeline \(step: .*\)|- Resolution failure for .* arguments:")
 SPECIFIC = re.compile(r"^\s*\w*Error: (?!Failed in)(.+)$", re.MULTILINE)
 SIGNATURE = re.compile(r"^\s*>>> (.+)$", re.MULTILINE)
 MODULE = re.compile(r"Module\(<module '([\w.]+)' from '[^']*'>\)")
