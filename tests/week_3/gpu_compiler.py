@@ -1,6 +1,7 @@
 """Run as a program of its own, with TRITON_INTERPRET=0: compiles the learner's kernels for a GPU; none is needed.
 
-Prints one line of JSON: of each kernel the matrix instructions, or what the compiler says and about which line.
+Prints one line of JSON: of each kernel the dtypes of its products and the matrix instructions, or what the compiler
+says and about which line.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 ARCHITECTURE = 90
 CONSTANTS = {"P": 16, "D": 24, "WIDTH": 32, "ROWS": 16, "TILE": 64, "PART": 512, "causal": True}
 INTEGERS = ("table", "tables", "starts", "kv_lens", "positions", "wanted")
+PRODUCT = re.compile(r"= tt\.dot .* : tensor<\d+x\d+x(\w+)> \*")
 MATRIX = re.compile(r"\bw?g?mma\.\S*(?:sync|mma_async)\S*")
 
 
@@ -46,7 +48,10 @@ def main() -> None:
         except Exception as error:
             found[name] = told(error)
         else:
-            found[name] = {"products": sorted(set(MATRIX.findall(compiled.asm["ptx"])))}
+            found[name] = {
+                "products": PRODUCT.findall(compiled.asm["ttir"]),
+                "instructions": sorted(set(MATRIX.findall(compiled.asm["ptx"]))),
+            }
     print(json.dumps(found))
 
 

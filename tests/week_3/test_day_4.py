@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,8 @@ def test_task_1_a_key_as_in_the_chapter(lab):
     tile = Tile(pages, [3, 5], np.full(16, 6), np.arange(16) == 0, head=1)
     expected = np.zeros((16, 2))
     expected[0] = [134, 135]
-    check(tile.load(lab)[0], expected, name="the tile", axes="TILE WIDTH", rtol=0, atol=0)
+    nan = "positions that are not wanted are zeros: a load with a mask needs `other`, too"
+    check(tile.load(lab)[0], expected, name="the tile", axes="TILE WIDTH", rtol=0, atol=0, nan=nan)
 
 
 @pytest.mark.parametrize("P", [1, 3, 16], ids=lambda P: f"pages of {P}")
@@ -232,11 +234,43 @@ def test_task_3_bfloat16_pages(lab):
     Launch(step).check(lab, "of bfloat16 pages", rtol=2e-2, atol=1e-2)
 
 
+def test_task_3_scores_are_scaled_in_float32(lab):
+    """The log-sum-exp of one key is its score; to round the scaled queries would change it by a thousandth."""
+    step = RaggedStep.random(367, [(1, 1)] * 5, 16, sizes=SIZES, dtype="bfloat16", scale=0.7)
+    launch = Launch(step)
+    if lab.kernels.compiling_triton.INTERPRETED.value:  # it cuts numbers off
+        rounded = ((step.query * step.scale).astype(np.float32).view(np.uint32) & 0xFFFF0000).view(np.float32)
+    else:
+        rounded = lab.numpy(lab.array(step.query * step.scale, "bfloat16"))
+    other = replace(launch, step=replace(step, query=rounded, scale=1.0))
+    check(
+        launch.run(lab)[1],
+        launch.expected()[1],
+        name="lse of one key each, which is the score, of bfloat16 pages and scale 0.7",
+        axes="parts T H",
+        suspects={
+            "the queries were scaled and rounded to bfloat16 again: scale what `dot` gives": (
+                lambda: other.expected()[1]
+            ),
+            "the scores are not scaled": lambda: launch.expected(scale=1.0)[1],
+        },
+        nan="a query sees itself",
+        **TOLERANCE,
+    )
+
+
 def test_task_3_it_compiles_for_a_gpu_and_multiplies_in_matrix_units(lab, gpu_code):
     Launch(RaggedStep.random(366, [(5, 2)], 3, sizes=SIZES)).check(lab, "of 2 queries")
-    products = check_compiles(gpu_code, "attend_pages")
-    assert products, (
-        "compiled for bfloat16, the kernel has no matrix instruction: are its products taken with `dot`?"
+    found = check_compiles(gpu_code, "attend_pages")
+    wide = [dtype for dtype in found["products"] if dtype != "bf16"]
+    assert not wide, (
+        f"compiled for bfloat16, the kernel multiplies {len(wide)} of its {len(found['products'])} pairs of tiles in "
+        f"{wide[0]}, without matrix units: give `dot` tiles in the dtype of the pages"
+    )
+    enough = len(found["products"]) > 1 and found["instructions"]
+    assert enough, (
+        f"compiled for bfloat16, the kernel has {len(found['products'])} products for matrix units; two are "
+        "wanted, of queries and keys and of weights and values: are they taken with `dot`?"
     )
 
 
@@ -252,6 +286,19 @@ def test_task_4_decodes_chunks_and_prompts_in_one_launch(lab, causal):
 def test_task_4_decodes_only(lab):
     step = RaggedStep.random(371, CASES["decodes only"](3), 3, shared=1)
     check_step(lab, paged(lab), step, **TOLERANCE)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_task_4_the_kernel_gets_query_and_pages_in_one_dtype(lab, monkeypatch, dtype):
+    launches = counted(lab, monkeypatch)
+    check_step(lab, paged(lab), RaggedStep.random(381, [(5, 2), (3, 1)], 3, sizes=(1, 2, 20), dtype=dtype))
+    for _, arguments in launches:
+        for name in ("query", "keys", "values"):
+            found = str(arguments[name].dtype).removeprefix("torch.")
+            assert found == dtype, (
+                f"attend_pages is launched with a {found} `{name}`, and query and pages came as {dtype}: the "
+                "interpreter multiplies them all the same, a GPU doesn't"
+            )
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

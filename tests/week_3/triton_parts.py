@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,11 @@ from coursekit.check import CheckFailed, check
 from coursekit.paths import Course
 
 from .pages import UNUSED, blocks_needed
-from .ragged import Attention
 from .ragged_step import WRONG_RULES, RaggedStep, Seen, attend_alone, bottom_right, everything
-from .triton_memory import NAN, watched
-from .triton_tiles import FAR
+from .triton_memory import FAR, NAN, Program, watched
 
 Share = Callable[[int, int], int]
+ABSURD = 1e3  # all numbers here are near 1
 # exp and division of a GPU, and sums in another order.
 TOLERANCE: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-5}
 
@@ -32,7 +32,7 @@ def spoilt(lab: Any, meta: Any, P: int) -> Any:
     return replace(meta, block_table=lab.array(table, "int32"))
 
 
-def paged(lab: Any) -> Attention:
+def paged(lab: Any) -> Callable[..., tuple[Any, Any]]:
     """The learner's paged_attention_triton, watched, as a cache calls it: of the query, the heads are turned.
 
     The tables end in blocks that don't exist.
@@ -44,26 +44,44 @@ def paged(lab: Any) -> Attention:
     ) -> tuple[Any, Any]:
         turned = query.transpose(0, 1).contiguous().transpose(0, 1)
         with watched(lab):
-            return function(turned, keys, values, spoilt(lab, meta, keys.shape[1]), scale, causal)
+            actual = function(turned, keys, values, spoilt(lab, meta, keys.shape[1]), scale, causal)
+        if str(query.dtype).endswith("bfloat16"):
+            check_widened(lab, actual)
+        return actual
 
     return attention
 
 
 def counted(lab: Any, monkeypatch: Any) -> list[tuple[tuple[int, ...], dict[str, Any]]]:
-    """Every launch of attend_pages from now on: its grid, and the arguments that were given by name."""
+    """Every launch of attend_pages from now on: its grid, and its arguments by name."""
     module, launches = lab.kernels.paged_attention_triton, []
     kernel = module.attend_pages
+    names = list(inspect.signature(kernel.fn).parameters)
 
     class Counting:
         def __getitem__(self, grid: Any) -> Any:
             def launch(*arguments: Any, **options: Any) -> Any:
-                launches.append((tuple(grid), options))
+                launches.append((tuple(grid), dict(zip(names, arguments, strict=False)) | options))
                 return kernel[grid](*arguments, **options)
 
             return launch
 
     monkeypatch.setattr(module, "attend_pages", Counting())
     return launches
+
+
+def check_widened(lab: Any, results: Any) -> None:
+    """None of the numbers that came of bfloat16 arrays is absurdly large."""
+    __tracebackhide__ = True
+    for array in results if isinstance(results, tuple) else ():
+        numbers = lab.numpy(array)
+        largest = np.abs(numbers[np.isfinite(numbers)]).max(initial=0.0)
+        if largest > ABSURD:
+            raise CheckFailed(
+                f"with bfloat16 pages, there is a {largest:.3g} in what comes out: was arithmetic done on a bfloat16 "
+                "tile, which the interpreter keeps as integers? Widen first (`.to(tl.float32)`), and multiply with "
+                "the given `dot`, not with `tl.dot`"
+            )
 
 
 @dataclass
@@ -75,6 +93,7 @@ class Launch:
     ROWS: int = 16
     TILE: int = 64
     PART: int = 128
+    read: dict[Program, set[int]] = field(default_factory=dict)  # rows of the keys, [N · P · Hkv]
 
     @property
     def parts(self) -> int:
@@ -88,13 +107,15 @@ class Launch:
 
     def run(self, lab: Any) -> tuple[Any, Any]:
         """out [parts, T, H, D] and lse [parts, T, H], as the programs left them; both were NaN."""
+        __tracebackhide__ = True
         step = self.step
         (T, H, D), Hkv = step.query.shape, step.keys.shape[2]
         meta = spoilt(lab, step.meta(lab), step.P)
         _, keys, values = step.arguments(lab)
         out = lab.array(np.full((self.parts, T, H, D), NAN), "float32")
         lse = lab.array(np.full((self.parts, T, H), NAN), "float32")
-        with watched(lab):
+        with watched(lab) as memory:
+            memory.results += [out, lse]
             lab.kernels.paged_attention_triton.attend_pages[self.grid](
                 lab.array(step.query, step.dtype),
                 keys,
@@ -117,7 +138,35 @@ class Launch:
                 TILE=self.TILE,
                 PART=self.PART,
             )
+        if step.dtype == "bfloat16":
+            check_widened(lab, (out, lse))
+        self.read = memory.of(keys).rows if memory.regions else {}
         return out, lse
+
+    def _check_reads(self) -> None:
+        """Every program stopped at the end of the tile in which the last key lies that any of its queries sees."""
+        __tracebackhide__ = True
+        step, Hkv = self.step, self.step.keys.shape[2]
+        group, rule = step.query.shape[1] // Hkv, bottom_right if self.causal else everything
+        for (b, block, part), rows in self.read.items():
+            L, S = step.q_lens[b], step.kv_lens[b]
+            own = range(block // Hkv * self.ROWS, min((block // Hkv + 1) * self.ROWS, L * group))
+            last = max((rule(i // group, L, S) for i in own), default=0)
+            begin, end = part * self.PART, min(last, (part + 1) * self.PART)
+            stop = begin + -(-max(0, end - begin) // self.TILE) * self.TILE
+            table = step.tables[b]
+            seen = {table[p // step.P] * step.P + p % step.P for p in range(begin, min(stop, S))}
+            more = len({row // Hkv for row in rows} - seen)
+            if more:
+                raise CheckFailed(
+                    f"program ({b}, {block}, {part}) reads {more} keys in vain: "
+                    + (
+                        f"its {len(own)} queries see no key from number {max(begin, last)} on"
+                        if own
+                        else "no query is its own, and it should read none"
+                    )
+                    + "; let the loop end at the largest `seen` of the program's own queries"
+                )
 
     def expected(
         self,
@@ -177,17 +226,19 @@ class Launch:
                 name=f"{name} {what}",
                 axes=axes,
                 suspects={why: lambda n=n, other=other: other()[n] for why, other in wrong.items()},
-                nan=f"{UNUSED}, or a program didn't write all that is its own",
+                nan=f"{UNUSED}, or a program didn't write all that is its own, or a load has a mask and "
+                "no `other`",
                 **(TOLERANCE | options),
             )
+        self._check_reads()
 
 
-def check_compiles(found: dict[str, Any], name: str) -> list[str]:
-    """The learner's function `name` compiled for a GPU; gives the PTX's matrix instructions."""
+def check_compiles(found: dict[str, Any], name: str) -> dict[str, list[str]]:
+    """The learner's function `name` compiled for a GPU; gives its products, and the PTX's matrix instructions."""
     __tracebackhide__ = True
     result = found[name]
     if "error" not in result:
-        return result["products"]
+        return result
     lines = [f"{name} runs in the interpreter, which takes any Python, but can't be compiled for a GPU:"]
     lines.append(f"  {result['error']}")
     if "file" in result:

@@ -12,10 +12,9 @@ from week_2.decode_oracle import random_numbers
 from coursekit.check import CheckFailed, check
 
 from .pages import UNUSED
-from .triton_memory import NAN, Memory, watched
+from .triton_memory import FAR, NAN, Memory, watched
 
 NOTHING = -np.inf
-FAR = 1 << 20  # the number of a block that no pool here has
 DTYPES = {"float32": "fp32", "bfloat16": "bf16"}
 
 
@@ -121,7 +120,7 @@ class Tile:
     def far(self, lab: Any) -> list[int]:
         """The addresses outside of all arrays that load_tile asks for, in bytes from the start of the pages."""
         _, memory, _, pages = self.load(lab, far=True)
-        return (memory.astray.get("reads", np.zeros(0, np.int64)) - pages.data_ptr()).tolist()
+        return (memory.astray.get("reads", (np.zeros(0, np.int64), []))[0] - pages.data_ptr()).tolist()
 
     def check(self, lab: Any, what: str) -> None:
         """The tile is right, and of the table no more was read than it takes."""
@@ -146,7 +145,8 @@ class Tile:
             dtype=self.dtype,
             rtol=0,
             atol=0,
-            nan=f"{UNUSED}, or it was not masked: unwanted positions, and columns from D on, are zeros",
+            nan=f"{UNUSED}, or it was not masked: unwanted positions, and columns from D on, are zeros "
+            "(a mask without `other` leaves anything there)",
             suspects={
                 "the place within the page is forgotten": lambda: of_row(
                     lambda b, p: b * P * Hkv + self.head
