@@ -25,7 +25,7 @@ from .ragged import CASES, RaggedStep, check_merged, check_step, pair_of, random
 from .ragged_step import NOTHING, attend_alone, bottom_right, everything
 
 BLOCK_SIZES = (1, 3, 16, 24)  # a tile of 64 is a whole number of pages of 1 and 16, and not of 3 and 24
-FEW = 16  # FEW_QUERIES
+FEW = 8  # FEW_QUERIES
 QUICK = settings(max_examples=60, deadline=None, derandomize=True, database=None, report_multiple_bugs=False)
 sizes_of_blocks = pytest.mark.parametrize("P", BLOCK_SIZES, ids=lambda P: f"pages of {P}")
 causal_or_not = pytest.mark.parametrize("causal", [True, False], ids=["causal", "not causal"])

@@ -12,7 +12,7 @@ from tiny_llm.paged.attention import Attended, merge_attention
 from tiny_llm.paged.metadata import ForwardMeta
 from tiny_llm.paged.pool import blocks_for
 
-FEW_QUERIES = 16
+FEW_QUERIES = 8
 """Up to so many new tokens of a sequence the kernel is ahead; beyond that, gathering once and torch's attention."""
 
 
