@@ -108,7 +108,7 @@ def run_suite(
     """Run the whole test suite on the reference, file by file on up to four cores; on one with pytest arguments."""
     course = Course.find()
     cores = min(MOST_WORKERS, os.cpu_count() or 1)
-    spread = ["-n", str(cores), "--dist", "loadfile"] if cores > 1 and not pytest_args else []
+    spread = ["-p", "xdist", "-n", str(cores), "--dist", "loadfile"] if cores > 1 and not pytest_args else []
     arguments = [
         "--impl",
         "solution",
