@@ -361,11 +361,11 @@ def test_task_5_as_many_workers_as_numba_has_threads(lab, cpu_kernel, monkeypatc
 
 
 def test_task_5_parts_are_merged_in_float32_and_rounded_once(lab, cpu_kernel, monkeypatch):
-    """Two parts of equal weight, and not to be told apart from 1 in bfloat16: only their mean can."""
+    """Two parts of equal weight, whose mean is rounded down, while that of the rounded parts is rounded up."""
 
     def leave(*arguments):
         out, lse = arguments[10:]
-        out[:], lse[:] = np.array([1.0 + 2**-8, 1.0 + 2**-7 + 2**-8]).reshape(2, 1, 1, 1), 0.0
+        out[:], lse[:] = np.array([1 + 2.5 * 2**-9, 1 + 9 * 2**-9]).reshape(2, 1, 1, 1), 0.0
 
     monkeypatch.setattr(cpu_kernel, "attend_pages", leave)
     step = RaggedStep.random(100, [(PART + 1, 1)], 16, dtype="bfloat16")
