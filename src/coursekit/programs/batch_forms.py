@@ -78,7 +78,7 @@ def _kernel(engine: Engine, answers: Sequence[Answer], limits: Limits, watch: Wa
 
 
 def _compile(engine: Engine, limits: Limits) -> None:
-    paged.choose_for(limits.attention, engine.model)
+    paged.warm_up(limits.attention, engine.model)
 
 
 def _on_pages(

@@ -21,7 +21,7 @@ from coursekit.programs.engine import (
 )
 from coursekit.programs.implementation import WayAround
 from coursekit.programs.memory import held_bytes
-from coursekit.programs.paged import choose_for
+from coursekit.programs.paged import warm_up
 from coursekit.running.import_path import Impl
 
 WAYS_AROUND = {
@@ -64,7 +64,7 @@ def main(
         ids = prompt_ids(engine, prompt, raw)
         check_prompt(engine, ids)
         if cache is options.Cache.PAGED:
-            choose_for(attention, engine.model)
+            warm_up(attention, engine.model)
         timing = Timing()
         try:
             _stream(generate(engine.model, ids, max_tokens, engine.tokenizer.end_ids, sample), engine, timing)

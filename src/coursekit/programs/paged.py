@@ -37,14 +37,12 @@ def choose(name: str, dtype: str, device: str) -> PagedAttention:
 
 
 def choose_for(name: str, model: Transformer) -> PagedAttention:
-    """The same for a model that is loaded; compiled, if need be, with a spinner."""
+    """The same for a model that is loaded."""
     weight = model.embedding.weight
-    attention = choose(name, str(weight.dtype).removeprefix("torch."), weight.device.type)
-    warm_up(attention, model, Console(stderr=True))
-    return attention
+    return choose(name, str(weight.dtype).removeprefix("torch."), weight.device.type)
 
 
-def warm_up(attention: PagedAttention, model: Transformer, console: Console) -> None:
+def warm_up(name: str, model: Transformer) -> None:
     """Attend once, with a single token, so that a kernel that was never compiled on this machine is compiled now."""
     from tiny_llm.paged.allocator import BlockAllocator
     from tiny_llm.paged.metadata import ForwardMeta
@@ -56,7 +54,10 @@ def warm_up(attention: PagedAttention, model: Transformer, console: Console) -> 
     meta = ForwardMeta.build([sequence], [1], weight.device)
     pages = weight.new_zeros(2, BLOCK_SIZE, config.num_kv_heads, config.head_dim)
     query = weight.new_zeros(1, config.num_heads, config.head_dim)
-    with console.status("compiling the attention kernel: half a minute, once (kept for the next time) …"):
+    attention = choose_for(name, model)
+    with Console(stderr=True).status(
+        "compiling the attention kernel: half a minute, once (kept for the next time) …"
+    ):
         attention(query, pages, pages, meta, 1.0, True)
 
 

@@ -8,7 +8,7 @@ from functools import partial
 
 from coursekit.errors import CourseError
 from coursekit.programs.engine import Engine
-from coursekit.programs.paged import choose_for, make_batch
+from coursekit.programs.paged import choose_for, make_batch, warm_up
 
 SLOTS = 4
 """Slots of the continuous stage: fewer than there are golden prompts, so that some must wait."""
@@ -84,7 +84,7 @@ def _paged(attention: str, engine: Engine, prompts: Prompts, max_tokens: Sequenc
 
 
 def _compile(attention: str, engine: Engine) -> None:
-    choose_for(attention, engine.model)
+    warm_up(attention, engine.model)
 
 
 def _on_pages(number: str, name: str, day: str, attention: str) -> Stage:
