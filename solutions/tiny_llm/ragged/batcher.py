@@ -26,7 +26,8 @@ class Batcher:
     """Runs mixed steps on a thread of its own, for as long as anybody waits for tokens.
 
     Callers use :meth:`submit`, :meth:`stop` and :meth:`stats`, from any thread. Model, state and slots are the loop's
-    alone. What both sides touch, the queue and the two flags, is touched under ``changed``.
+    alone. What both sides touch, the queue, the two flags and the counts of how requests ended, is touched under
+    ``changed``.
     """
 
     def __init__(
@@ -84,14 +85,15 @@ class Batcher:
         with self.changed:
             if self.closed:
                 raise Closed("the server is shutting down: it takes no new requests")
-            if ticket.request.finished(self.state.max_positions):
-                self.end(ticket)
-                return ticket.future
-            if len(self.request_queue) >= self.max_queue:
-                self.metrics.refused += 1
-                raise QueueFull(f"{self.max_queue} requests are waiting already: try again later")
-            self.request_queue.append(ticket)
-            self.changed.notify_all()
+            complete = ticket.request.finished(self.state.max_positions)
+            if not complete:
+                if len(self.request_queue) >= self.max_queue:
+                    self.metrics.refused += 1
+                    raise QueueFull(f"{self.max_queue} requests are waiting already: try again later")
+                self.request_queue.append(ticket)
+                self.changed.notify_all()
+        if complete:
+            self.end(ticket)
         return ticket.future
 
     def stop(self, drain: bool = True, timeout: float | None = None) -> bool:
@@ -140,8 +142,9 @@ class Batcher:
             cancelled = [ticket for ticket in self.request_queue if ticket.over]
             self.request_queue = deque(ticket for ticket in self.request_queue if ticket not in cancelled)
             while self.request_queue and self.state.idle:
-                ticket = self.request_queue.popleft()
+                ticket = self.request_queue[0]
                 self.tickets[self.state.push(ticket.request)] = ticket
+                self.request_queue.popleft()  # only now: whatever fails, somebody has it, and its future is settled
         for ticket in cancelled:
             self.end(ticket)
 
@@ -186,13 +189,15 @@ class Batcher:
         self.release([True] * len(self.tickets))
 
     def end(self, ticket: Ticket) -> None:
-        """Settle a future, and count how it ended."""
-        if not ticket.settle():
-            self.metrics.cancelled += 1
-        elif ticket.error is not None:
-            self.metrics.failed += 1
-        else:
-            self.metrics.finished += 1
+        """Settle a future, and count how it ended. Called by the loop, and by those who submit."""
+        wanted = ticket.settle()
+        with self.changed:
+            if not wanted:
+                self.metrics.cancelled += 1
+            elif ticket.error is not None:
+                self.metrics.failed += 1
+            else:
+                self.metrics.finished += 1
 
     def stats(self) -> Stats:
         """How things stand."""

@@ -34,7 +34,7 @@ class Stats:
 
 @dataclass
 class Metrics:
-    """Counts and recent times. One thread writes them; the numbers may be read from any."""
+    """Counts and recent times. Each number is written by one thread, or under a lock; any thread may read it."""
 
     finished: int = 0
     cancelled: int = 0

@@ -26,11 +26,13 @@ class Ticket:
         """Start the clock.
 
         Args:
-            request: what to generate. The ticket runs a copy of it, which samples with :meth:`choose`.
+            request: what to generate. The ticket runs a copy of it, which samples with :meth:`choose`; what its
+                caller does to the original later does no harm.
             on_token: told of each token.
             metrics: told when it came.
         """
-        self.request = replace(request, sample=self.choose, output=[])
+        prompt_ids = list(request.prompt_ids)
+        self.request = replace(request, prompt_ids=prompt_ids, sample=self.choose, output=[])
         self.sample = request.sample
         self.on_token = on_token
         self.metrics = metrics

@@ -1,0 +1,176 @@
+"""The service by itself, with stand-ins around it, and a whole server that real clients call over loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from .serving import LIMIT, Letters, ServedModel, batcher_of, check_at_rest, watched
+from .serving_threads import ThreadErrors, within
+
+Code = grpc.StatusCode
+
+
+class Aborted(Exception):
+    """How a call ends when its service aborts it."""
+
+
+class Context:
+    """Stands for gRPC's side of a call: `ended` is the status that the service has ended it with."""
+
+    def __init__(self) -> None:
+        self.ended: tuple[Any, str] | None = None
+
+    async def abort(self, code: Any, details: str = "") -> None:
+        assert isinstance(code, grpc.StatusCode), f"`abort` takes a grpc.StatusCode, not {code!r}"
+        self.ended = self.ended or (code, details)
+        raise Aborted(f"{code}: {details}")
+
+
+class Desk:
+    """Stands for a batcher: takes what is submitted, and does nothing with it; that is up to the test."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+        self.taken: list[tuple[Any, Callable[[int], None], Future[list[int]]]] = []
+        self.arrived = asyncio.Event()
+
+    def submit(self, request: Any, on_token: Callable[[int], None] = lambda token: None) -> Any:
+        if self.error is not None:
+            raise self.error
+        self.taken.append((request, on_token, Future()))
+        self.arrived.set()
+        return self.taken[-1][2]
+
+
+def message_of(lab: Any, **fields: Any) -> Any:
+    """A GenerateRequest; `ids` are its token ids."""
+    pb = lab.ragged.protocol.tiny_llm_pb2
+    if "ids" in fields:
+        fields["token_ids"] = pb.TokenIds(ids=fields.pop("ids"))
+    return pb.GenerateRequest(**fields)
+
+
+async def opened(stream: Any) -> AsyncIterator[Any]:
+    """The pieces of a call of Stream. Without a `yield` it is no generator, and is run to its end here."""
+    if inspect.iscoroutine(stream):
+        await stream
+        raise AssertionError("Stream must `yield` its pieces, and has returned")
+    return stream
+
+
+class ServiceErrors(logging.Handler):
+    """Collects what the service's methods raise: gRPC logs it, and tells the client as little as it can."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.errors: list[BaseException] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info and record.exc_info[1] is not None:
+            self.errors.append(record.exc_info[1])
+
+    @contextlib.contextmanager
+    def collected(self) -> Iterator[None]:
+        """Raise the first of them at the end."""
+        logger = logging.getLogger("grpc")
+        logger.addHandler(self)
+        before, logger.propagate = logger.propagate, False
+        try:
+            yield
+        except BaseException:
+            self._raise()
+            raise
+        finally:
+            logger.removeHandler(self)
+            logger.propagate = before
+        self._raise()
+
+    def _raise(self) -> None:
+        if self.errors:
+            raise self.errors[0]
+
+
+class Loopback:
+    """A server that listens on 127.0.0.1, and a client of it."""
+
+    def __init__(self, lab: Any, batcher: Any, server: Any, channel: Any) -> None:
+        self.lab = lab
+        self.batcher = batcher
+        self.model = batcher.model
+        self.server = server
+        self.channel = channel
+        self.stub = lab.ragged.protocol.tiny_llm_pb2_grpc.TinyLlmStub(channel)
+        self.health = health_pb2_grpc.HealthStub(channel)
+
+    def run(self, *, deadline: float = LIMIT, **fields: Any) -> Any:
+        """A call of Run: await it."""
+        return self.stub.Run(message_of(self.lab, **fields), timeout=deadline)
+
+    def stream(self, *, deadline: float = LIMIT, **fields: Any) -> Any:
+        """A call of Stream: iterate over it."""
+        return self.stub.Stream(message_of(self.lab, **fields), timeout=deadline)
+
+    async def tokens(self, *, deadline: float = LIMIT, **fields: Any) -> list[int]:
+        """All tokens of a call of Stream."""
+        return [token async for piece in self.stream(deadline=deadline, **fields) for token in piece.token_ids]
+
+    async def status(self, call: Any) -> tuple[Any, str]:
+        """With which status a call ends."""
+        try:
+            await call
+        except grpc.aio.AioRpcError as error:
+            return error.code(), error.details() or ""
+        return Code.OK, ""
+
+    async def until(self, condition: Callable[[Any], bool], what: str) -> None:
+        """Until the batcher's figures are so."""
+        await asyncio.to_thread(self.batcher.until, condition, what)
+
+    async def runs(self, count: int = 1) -> None:
+        """Until the model has begun so many runs more."""
+        for _ in range(count):
+            await asyncio.to_thread(self.model.await_run)
+
+    async def check(self, service: str = "") -> Any:
+        """What the health service says."""
+        reply = await self.health.Check(health_pb2.HealthCheckRequest(service=service), timeout=LIMIT)
+        return health_pb2.HealthCheckResponse.ServingStatus.Name(reply.status)
+
+
+def over_grpc(
+    lab: Any, scenario: Callable[[Loopback], Coroutine[Any, Any, None]], model: Any = None, **options: Any
+) -> Any:
+    """Serve, let the scenario call, stop; then nothing runs, all pages are free, and all futures are settled.
+
+    What a method of the service or the batcher's loop raises is raised in the test. Returns the batcher.
+    """
+    __tracebackhide__ = True
+    model = model or ServedModel(lab)
+    batcher = batcher_of(lab, model, watched(lab), **options)
+
+    async def main() -> None:
+        server = lab.ragged.grpc_server.Server(batcher, Letters())
+        await server.start()
+        own = [("grpc.use_local_subchannel_pool", 1)]
+        try:
+            async with grpc.aio.insecure_channel(server.address, own) as channel, asyncio.timeout(3 * LIMIT):
+                await scenario(Loopback(lab, batcher, server, channel))
+        finally:
+            model.open()
+            async with asyncio.timeout(LIMIT):
+                await server.stop(grace=0)
+
+    with ServiceErrors().collected(), ThreadErrors().collected():
+        within(lambda: asyncio.run(main()), "the server", 4 * LIMIT)
+        assert not batcher.thread.is_alive(), "the server has stopped, and the batcher's loop goes on"
+        check_at_rest(batcher, batcher.futures)
+    return batcher

@@ -1,0 +1,131 @@
+"""Running code on threads so that a test can't hang, and sees what went wrong there."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Self
+
+from .serving import LIMIT, check_at_rest
+
+
+def within(function: Callable[[], Any], what: str, seconds: float = LIMIT) -> Any:
+    """What `function` returns or raises; it runs on a thread, and fails the test if it takes too long."""
+    __tracebackhide__ = True
+    future: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(function())
+        except BaseException as error:
+            future.set_exception(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    assert future.done(), f"{what} has not ended after {seconds:g} s"
+    return future.result()
+
+
+def run_async(main: Callable[[], Coroutine[Any, Any, Any]], what: str) -> Any:
+    """Run a coroutine on an event loop of its own, which says when another thread touches what it must not."""
+    __tracebackhide__ = True
+
+    async def limited() -> Any:
+        async with asyncio.timeout(LIMIT):
+            return await main()
+
+    return within(lambda: asyncio.run(limited(), debug=True), what, LIMIT + 2)
+
+
+class ThreadErrors:
+    """Collects what ends threads, instead of printing it."""
+
+    def __init__(self) -> None:
+        self.errors: list[BaseException] = []
+        self.changed = threading.Condition()
+
+    @contextlib.contextmanager
+    def collected(self) -> Iterator[None]:
+        """Raise the first of them at the end: it is the cause of whatever else went wrong."""
+        before, threading.excepthook = threading.excepthook, self._note
+        try:
+            yield
+        except BaseException:
+            self._raise()
+            raise
+        finally:
+            threading.excepthook = before
+        self._raise()
+
+    def _note(self, arguments: threading.ExceptHookArgs) -> None:
+        if arguments.exc_value is not None:
+            with self.changed:
+                self.errors.append(arguments.exc_value)
+                self.changed.notify_all()
+
+    def _raise(self) -> None:
+        if self.errors:
+            raise self.errors[0]
+
+
+class Running:
+    """A batcher whose loop runs while the block does; at the end it is stopped, and everything is free and settled.
+
+    What ends the loop is raised in the test. Futures must come from `submit`.
+    """
+
+    def __init__(self, batcher: Any) -> None:
+        self.batcher = batcher
+        self.futures: list[Future[list[int]]] = []
+        self.threads = ThreadErrors()
+        self.stack = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        self.stack.enter_context(self.threads.collected())
+        self.batcher.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self.stack:
+            self.batcher.model.open()
+            if kind is not None and self.threads.errors:
+                return
+            ended = self.batcher.stop(drain=False, timeout=LIMIT)
+            if kind is None:
+                assert ended, f"the loop has not ended {LIMIT:g} s after the batcher was stopped"
+                if not self.threads.errors:
+                    check_at_rest(self.batcher, self.futures)
+
+    def submit(self, request: Any, *rest: Any) -> Future[list[int]]:
+        future: Future[list[int]] = self.batcher.submit(request, *rest)
+        self.futures.append(future)
+        future.add_done_callback(lambda _: self._wake())
+        return future
+
+    def wait(self, *futures: Future[list[int]]) -> None:
+        """Wait until they are settled, or the loop has failed."""
+        __tracebackhide__ = True
+        with self.threads.changed:
+            self.threads.changed.wait_for(
+                lambda: self.threads.errors or all(future.done() for future in futures), LIMIT
+            )
+        self.threads._raise()
+        left = sum(not future.done() for future in futures)
+        assert not left, f"{left} of {len(futures)} futures are not settled after {LIMIT:g} s"
+
+    def result(self, future: Future[list[int]]) -> list[int]:
+        """What it gives or raises."""
+        __tracebackhide__ = True
+        self.wait(future)
+        return future.result()
+
+    def _wake(self) -> None:
+        with self.threads.changed:
+            self.threads.changed.notify_all()

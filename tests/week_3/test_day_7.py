@@ -1,0 +1,800 @@
+"""Day 3.7: tickets, the batcher's door and its loop, and the gRPC service, also under load and with faults."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
+from concurrent.futures import wait as wait_for_futures
+from pathlib import Path
+from subprocess import PIPE, Popen
+from types import SimpleNamespace
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+from grpc_health.v1 import health_pb2
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from week_2.continuous import new_request, prompt_of
+from week_2.reading_model import V, alone, scores_after
+
+from coursekit import lab as door
+from coursekit.check import check_equal, check_raises
+
+from .serving import (
+    END,
+    HALVES,
+    LIMIT,
+    Letters,
+    ServedModel,
+    batcher_of,
+    check_at_rest,
+    queued,
+    seated,
+    some,
+    wanted,
+    watched,
+)
+from .serving_grpc import Aborted, Code, Context, Desk, Loopback, message_of, opened, over_grpc
+from .serving_threads import Running, ThreadErrors, run_async, within
+
+QUICK = settings(max_examples=40, deadline=None, derandomize=True, database=None, report_multiple_bugs=False)
+
+
+# Task 1: a ticket
+
+
+class Notes:
+    """Stands for the metrics: remembers what it was told, and says that tokens came at 10, 20, 30."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[float, bool]] = []
+
+    def token(self, since: float, first: bool) -> float:
+        self.told.append((since, first))
+        return 10.0 * len(self.told)
+
+
+def nobody(token: int) -> None:
+    """Nobody wants to hear of it."""
+
+
+def ticket_of(lab: Any, request: Any, on_token: Callable[[int], None] = nobody, notes: Any = None) -> Any:
+    return lab.ragged.ticket.Ticket(request, on_token, notes or Notes())
+
+
+def choosing(*tokens: int) -> Callable[[Any, Any], int]:
+    """A way of sampling that gives these, one after the other."""
+    left = deque(tokens)
+    return lambda logits, token_ids: left.popleft()
+
+
+def failing(error: Exception) -> Callable[..., int]:
+    """A way of sampling, or somebody to be told of tokens, that fails."""
+
+    def fail(*arguments: Any) -> int:
+        raise error
+
+    return fail
+
+
+def test_task_1_a_token_is_chosen_by_the_callers_sampler_and_told_to_the_caller(lab):
+    given, told = list[tuple[Any, list[int]]](), list[int]()
+
+    def sample(logits: Any, token_ids: Any) -> int:
+        given.append((logits, list(token_ids)))
+        return 11 + len(given)
+
+    ticket = ticket_of(lab, new_request(lab, [4, 2], 5, sample=sample), told.append)
+    logits = lab.array(np.zeros(V))
+    check_equal(ticket.choose(logits, [4, 2]), 12, name="what `choose` returns")
+    ticket.request.accept(logits)
+    check_equal([ids for _, ids in given], [[4, 2], [4, 2]], name="the ids that the sampler was given")
+    assert given[0][0] is logits, "the sampler was not given the logits"
+    check_equal(told, [12, 13], name="the tokens that the caller was told of")
+    check_equal(ticket.request.output, [13], name="the output of the ticket's request after one `accept`")
+    assert ticket.error is None, f"nothing went wrong, and the ticket has an error: {ticket.error!r}"
+
+
+def test_task_1_each_token_is_timed_from_the_one_before_it(lab):
+    notes = Notes()
+    ticket = ticket_of(lab, new_request(lab, [1], 5, sample=choosing(3, 5, 7)), notes=notes)
+    came = ticket.last
+    for _ in range(3):
+        ticket.request.accept(None)
+    name = "what the metrics were told of three tokens: since when, and whether it is the first"
+    check_equal(notes.told, [(came, True), (10.0, False), (20.0, False)], name=name)
+    check_equal(ticket.last, 30.0, name="`last`: when the newest token came, as the metrics say")
+
+
+def test_task_1_a_sampler_that_fails_harms_nobody_else(lab):
+    error, told = ZeroDivisionError("a bad sampler"), list[int]()
+    ticket = ticket_of(lab, new_request(lab, [1], 5, sample=failing(error)), told.append)
+    token = ticket.choose(lab.array(np.zeros(V)), [1])
+    assert isinstance(token, int), f"a sampler failed: `choose` must return some token, not {token!r}"
+    assert ticket.error is error, f"the ticket's error is what the sampler raised, not {ticket.error!r}"
+    check_equal((told, ticket.over), ([], True), name="tokens that were told, and whether the ticket is over")
+
+
+def test_task_1_a_caller_who_fails_when_told_harms_nobody_else(lab):
+    error = OSError("the caller has hung up")
+    ticket = ticket_of(lab, new_request(lab, [1], 5, sample=choosing(3)), failing(error))
+    token = ticket.choose(lab.array(np.zeros(V)), [1])
+    assert isinstance(token, int), f"`on_token` failed: `choose` must return some token, not {token!r}"
+    assert ticket.error is error, f"the ticket's error is what `on_token` raised, not {ticket.error!r}"
+
+
+def test_task_1_a_future_gets_a_copy_of_the_output(lab):
+    ticket = ticket_of(lab, new_request(lab, [1], 5, sample=choosing(3, 5)))
+    for _ in range(2):
+        ticket.request.accept(None)
+    assert ticket.settle() is True, "`settle` returns True when the answer was wanted"
+    result = ticket.future.result(timeout=0)
+    check_equal(result, [3, 5], name="the future's result")
+    assert result is not ticket.request.output, "the future's result is a copy: the request goes on using its own"
+
+
+def test_task_1_a_future_gets_the_error_where_there_is_one(lab):
+    ticket = ticket_of(lab, new_request(lab, [1], 5, sample=choosing(3)))
+    ticket.request.accept(None)
+    ticket.error = ValueError("too late")
+    assert ticket.settle() is True, "`settle` returns True: nobody has cancelled, so an error was wanted, too"
+    assert ticket.future.exception(timeout=0) is ticket.error, "the future's error is not the ticket's"
+
+
+@pytest.mark.parametrize("error", [None, ValueError("too late")], ids=["with output", "with an error"])
+def test_task_1_a_cancelled_future_gets_nothing_and_wakes_those_who_wait(lab, error):
+    ticket = ticket_of(lab, new_request(lab, [1], 5))
+    ticket.error = error
+    assert ticket.future.cancel(), "a future can be cancelled as long as nobody has settled it"
+    assert ticket.settle() is False, "`settle` returns False when the caller has cancelled"
+    done, _ = wait_for_futures([ticket.future], timeout=0)
+    assert done, (
+        "`concurrent.futures.wait` doesn't know that the future was cancelled: tell it, with "
+        "`set_running_or_notify_cancel`"
+    )
+
+
+@pytest.mark.parametrize("error", [None, ValueError("too late")], ids=["with output", "with an error"])
+def test_task_1_nobody_can_cancel_in_the_middle_of_settling(lab, error):
+    """Between the question whether a future was cancelled and its result, another thread may run."""
+    cancelled = list[bool]()
+
+    class Racing(Future):
+        def set_result(self, result: Any) -> None:
+            cancelled.append(self.cancel())
+            super().set_result(result)
+
+        def set_exception(self, exception: Any) -> None:
+            cancelled.append(self.cancel())
+            super().set_exception(exception)
+
+    ticket = ticket_of(lab, new_request(lab, [1], 5))
+    ticket.future, ticket.error = Racing(), error
+    with contextlib.suppress(Exception):  # InvalidStateError, where the cancel came through
+        ticket.settle()
+    name = "whether a cancel came through just before the result was set, as it would from another thread"
+    check_equal(cancelled, [False], name=name)
+
+
+# Task 2: through the door
+
+
+class Guarded(deque):
+    """A queue that fails a test when it is changed by somebody who doesn't hold the lock."""
+
+    def __init__(self, batcher: Any, tickets: Any = ()) -> None:
+        super().__init__(tickets)
+        self.batcher = batcher
+
+    def append(self, ticket: Any) -> None:
+        self._check("append")
+        super().append(ticket)
+
+    def popleft(self) -> Any:
+        self._check("popleft")
+        return super().popleft()
+
+    def clear(self) -> None:
+        self._check("clear")
+        super().clear()
+
+    def _check(self, what: str) -> None:
+        def take() -> bool:
+            free = self.batcher.changed.acquire(blocking=False)
+            if free:
+                self.batcher.changed.release()
+            return free
+
+        assert not within(take, "asking for the lock"), f"the queue's `{what}` was called outside `changed`"
+
+
+def doorkeeper(lab: Any, body: Callable[[Any], None] | None = None, **options: Any) -> Any:
+    """A batcher whose loop, which Task 3 writes, only waits until it is closed, or does what `body` says."""
+
+    class Doorkeeper(lab.ragged.batcher.Batcher):
+        abandons = 0
+
+        def loop(self) -> None:
+            if body is not None:
+                body(self)
+                return
+            with self.changed:
+                self.changed.wait_for(lambda: self.closed, 2 * LIMIT)
+
+        def abandon(self) -> None:
+            self.abandons += 1
+
+    return batcher_of(lab, None, Doorkeeper, **options)
+
+
+def test_task_2_requests_wait_in_the_order_in_which_they_came(lab):
+    batcher = doorkeeper(lab)
+    batcher.request_queue = Guarded(batcher)
+    requests = [new_request(lab, prompt_of(n + 2, seed=n), 3) for n in (4, 1, 3)]
+    futures = [batcher.submit(request) for request in requests]
+    check_equal(queued(batcher), [list(r.prompt_ids) for r in requests], name="the prompts in the queue")
+    pending = [isinstance(future, Future) and not future.done() for future in futures]
+    check_equal(pending, [True] * 3, name="whether each `submit` returned a future that is not settled yet")
+    check_equal(batcher.stats().waiting, 3, name="requests that wait, in the figures")
+    own = [ticket.future for ticket in batcher.request_queue]
+    assert all(a is b for a, b in zip(own, futures, strict=True)), "`submit` returns the ticket's own future"
+
+
+def test_task_2_a_ticket_knows_sampler_and_listener(lab):
+    batcher, told = doorkeeper(lab), list[int]()
+    request = new_request(lab, [3, 1], 4, sample=choosing(9, 8))
+    batcher.submit(request, told.append)
+    batcher.submit(new_request(lab, [3, 1], 4, sample=choosing(9, 8)))
+    for ticket in batcher.request_queue:
+        ticket.request.accept(None)
+        assert ticket.error is None, f"a token was chosen, and that ended with {ticket.error!r}"
+    check_equal(told, [9], name="the tokens that `on_token` was told of")
+    check_equal(request.output, [], name="the output of the caller's own request, which is left as it is")
+    check_equal(batcher.stats().tokens, 2, name="tokens in the figures: the ticket has the batcher's metrics")
+
+
+def test_task_2_what_can_never_run_is_refused_with_the_reason(lab):
+    batcher = doorkeeper(lab, pages=5)
+    for prompt, count in (([], 3), (prompt_of(64), 1), (prompt_of(9), 9)):
+        request = new_request(lab, prompt, count)
+        reason = batcher.state.refusal(request)
+        name = f"a request of {len(prompt)} tokens and {count} of output, which can't ever run,"
+        error = check_raises(ValueError, lambda request=request: batcher.submit(request), name=name)
+        check_equal(str(error), reason, name=f"the message for {name}")
+    check_equal(queued(batcher), [], name="the queue, after refusals only")
+
+
+def test_task_2_a_request_that_asks_for_nothing_has_it_at_once(lab):
+    batcher = doorkeeper(lab, max_queue=1)
+    batcher.submit(new_request(lab, [1, 2], 3))
+    future = batcher.submit(new_request(lab, [1], 0))
+    assert future.done(), "a request with `max_tokens` 0 is finished before it begins: nothing to wait for"
+    check_equal(future.result(timeout=0), [], name="its output, also while the queue is full")
+    check_equal(queued(batcher), [[1, 2]], name="the queue")
+    stats = batcher.stats()
+    counts = (stats.finished, stats.refused, stats.failed)
+    check_equal(counts, (1, 0, 0), name="finished, refused, failed")
+
+
+@pytest.mark.parametrize("max_queue", [1, 3])
+def test_task_2_a_full_queue_takes_nobody(lab, max_queue):
+    batcher = doorkeeper(lab, max_queue=max_queue)
+    requests = [new_request(lab, [n + 1], 3) for n in range(max_queue + 2)]
+    futures = [batcher.submit(request) for request in requests[:max_queue]]
+    full = lab.ragged.batcher.QueueFull
+    for n in (0, 1):
+        error = check_raises(
+            full, lambda n=n: batcher.submit(requests[max_queue + n]), name=f"one more than {max_queue} that wait"
+        )
+        assert str(max_queue) in str(error), f"the message says how many wait: {max_queue}; it is {error}"
+        check_equal(batcher.stats().refused, n + 1, name="refused, in the figures")
+    check_equal(queued(batcher), [[n + 1] for n in range(max_queue)], name="the queue, afterwards")
+    assert not any(future.done() for future in futures), "those that wait have nothing to do with it"
+    batcher.request_queue.popleft()
+    batcher.submit(requests[-1])
+    check_equal(queued(batcher)[-1], [max_queue + 2], name="the last in the queue, once one has left it")
+
+
+def test_task_2_a_new_request_wakes_the_loop(lab):
+    def body(batcher: Any) -> None:
+        with batcher.changed:
+            asleep.set()
+            batcher.changed.wait_for(lambda: batcher.request_queue or batcher.closed, LIMIT)
+            awake.append(len(batcher.request_queue))
+
+    asleep, awake = threading.Event(), list[int]()
+    batcher = doorkeeper(lab, body)
+    batcher.start()
+    assert asleep.wait(LIMIT), "the test's own loop has not begun"
+    batcher.submit(new_request(lab, [1], 1))
+    batcher.thread.join(LIMIT - 1)  # less than the loop sleeps if nobody wakes it
+    assert awake == [1], "the loop sleeps on `changed`, and `submit` has not woken it"
+
+
+def test_task_2_many_threads_submit_at_once(lab):
+    batcher, full = doorkeeper(lab, max_queue=150), lab.ragged.batcher.QueueFull
+    batcher.request_queue = Guarded(batcher)
+    start = threading.Barrier(8)
+
+    def caller(number: int) -> int:
+        start.wait(LIMIT)
+        taken = 0
+        for n in range(25):
+            with contextlib.suppress(full):
+                batcher.submit(new_request(lab, [number, n], 2))
+                taken += 1
+        return taken
+
+    results = [Future[int]() for _ in range(8)]
+    threads = [
+        threading.Thread(target=lambda n=n: results[n].set_result(caller(n)), daemon=True) for n in range(8)
+    ]
+    with ThreadErrors().collected():
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(LIMIT)
+    check_equal(sum(future.result(LIMIT) for future in results), 150, name="requests taken, of 200, with room for 150")
+    check_equal((len(batcher.request_queue), batcher.stats().refused), (150, 50), name="waiting and refused")
+    for number in range(8):
+        own = [n for caller, n in queued(batcher) if caller == number]
+        check_equal(own, sorted(own), name=f"the order of what thread {number} has submitted")
+
+
+@pytest.mark.parametrize("drain", [True, False])
+def test_task_2_stop_closes_the_door_and_wakes_the_loop(lab, drain):
+    """The loop has to take the lock once more to end: who waits for its end must not hold it."""
+    batcher = doorkeeper(lab)
+    with ThreadErrors().collected():
+        batcher.start()
+        ended = within(lambda: batcher.stop(drain=drain, timeout=LIMIT - 1), "stop")
+    assert ended is True, f"stop(drain={drain}) returned {ended!r}, and the loop ends as soon as it is woken"
+    check_equal((batcher.closed, batcher.abandoned), (True, not drain), name="closed, and abandoned")
+    closed = lab.ragged.batcher.Closed
+    for count in (3, 0):
+        request = new_request(lab, [1], count)
+        check_raises(closed, lambda request=request: batcher.submit(request), name="a request after stop")
+    check_equal(queued(batcher), [], name="the queue")
+
+
+def test_task_2_stop_says_whether_the_loop_has_ended(lab):
+    goon = threading.Event()
+    batcher = doorkeeper(lab, lambda batcher: goon.wait(LIMIT))
+    batcher.start()
+    ended = within(lambda: batcher.stop(timeout=0), "stop(timeout=0)")
+    assert ended is False, f"the loop is in the middle of a step, and stop(timeout=0) returned {ended!r}"
+    check_equal(batcher.abandoned, False, name="abandoned, after a stop that drains")
+    assert within(lambda: batcher.stop(drain=False, timeout=0), "stop(timeout=0)") is False
+    check_equal(batcher.abandoned, True, name="abandoned, once somebody has stopped without draining")
+    within(lambda: batcher.stop(drain=True, timeout=0), "stop(timeout=0)")
+    check_equal(batcher.abandoned, True, name="abandoned, after a later stop that would drain: it's too late")
+    goon.set()
+    assert within(lambda: batcher.stop(timeout=LIMIT - 1), "stop") is True, "the loop has ended: stop returns True"
+
+
+def test_task_2_what_was_never_started_is_stopped_at_once(lab):
+    batcher = doorkeeper(lab)
+    batcher.submit(new_request(lab, [1], 3))
+    ended = within(lambda: batcher.stop(timeout=LIMIT - 1), "stop of a batcher that was never started")
+    assert ended is True, f"there is no loop that could still run, and stop returned {ended!r}"
+    check_equal(batcher.abandons, 1, name="calls of `abandon`, which nobody else makes without a loop")
+
+
+def test_task_2_the_end_is_counted(lab):
+    batcher = doorkeeper(lab)
+    ends = []
+    for _ in range(6):
+        batcher.submit(new_request(lab, [1], 3))
+    tickets = list(batcher.request_queue)
+    for ticket in tickets[:2]:
+        ticket.future.cancel()
+    for ticket in tickets[1:5]:
+        ticket.error = KeyError("failed")
+    for ticket in tickets:
+        batcher.end(ticket)
+        stats = batcher.stats()
+        ends.append((stats.cancelled, stats.failed, stats.finished))
+    name = "cancelled, failed, finished, after each of two cancelled ones (one failed, too), three failed, one good"
+    check_equal(ends, [(1, 0, 0), (2, 0, 0), (2, 1, 0), (2, 2, 0), (2, 3, 0), (2, 3, 1)], name=name)
+    assert all(ticket.future.done() for ticket in tickets), "`end` settles the future"
+
+
+# Task 3: the loop
+
+
+def steps(batcher: Any, count: int = 1) -> None:
+    """What the loop does, by hand."""
+    for _ in range(count):
+        batcher.join()
+        batcher.step()
+        batcher.leave()
+
+
+def until_done(batcher: Any, bound: int = 300) -> int:
+    """Step until nobody waits or runs; how many steps it took."""
+    taken = 0
+    while batcher.request_queue or any(batcher.tickets):
+        assert taken < bound, f"{bound} steps, and {batcher.stats().running} still run"
+        steps(batcher)
+        taken += 1
+    return taken
+
+
+def outcome(future: Future[list[int]]) -> Any:
+    """How it has ended, in a word or a list."""
+    if not future.done():
+        return "pending"
+    if future.cancelled():
+        return "cancelled"
+    error = future.exception()
+    return future.result() if error is None else type(error).__name__
+
+
+def test_task_3_who_came_first_has_a_slot_first(lab):
+    batcher = batcher_of(lab, kind=watched(lab), slots=2)
+    for n in range(5):
+        batcher.submit(new_request(lab, [n + 1, 9], 4))
+    batcher.request_queue = Guarded(batcher, batcher.request_queue)
+    batcher.join()
+    check_equal(seated(batcher), [[1, 9], [2, 9]], name="who has the two slots")
+    check_equal(queued(batcher), [[3, 9], [4, 9], [5, 9]], name="who waits, in order")
+    batcher.join()
+    check_equal(queued(batcher), [[3, 9], [4, 9], [5, 9]], name="who waits when no slot is idle")
+    batcher.release([True, False])
+    batcher.join()
+    check_equal(seated(batcher), [[3, 9], [2, 9]], name="who has the slots once slot 0 was idle")
+    check_equal(queued(batcher), [[4, 9], [5, 9]], name="who waits then")
+
+
+def test_task_3_join_takes_nobody_where_nobody_waits(lab):
+    batcher = batcher_of(lab, slots=2)
+    batcher.join()
+    check_equal(seated(batcher), [None, None], name="who has the slots")
+
+
+def test_task_3_who_was_cancelled_leaves_the_queue(lab):
+    batcher = batcher_of(lab, kind=watched(lab), slots=2)
+    futures = [batcher.submit(new_request(lab, [n + 1, 9], 4)) for n in range(6)]
+    for n in (0, 3):
+        futures[n].cancel()
+    batcher.join()
+    check_equal(seated(batcher), [[2, 9], [3, 9]], name="who has the slots: 1 and 4 were cancelled")
+    check_equal(queued(batcher), [[5, 9], [6, 9]], name="who waits")
+    check_equal(batcher.stats().cancelled, 2, name="cancelled, in the figures")
+    futures[5].cancel()
+    batcher.join()
+    check_equal(queued(batcher), [[5, 9]], name="who waits, once 6 was cancelled while no slot is idle")
+    check_equal(batcher.stats().cancelled, 3, name="cancelled, in the figures")
+    assert wait_for_futures([futures[5]], timeout=0).done, "a future that left the queue is not settled"
+
+
+def test_task_3_a_step_runs_the_model_once_for_all(lab):
+    batcher = batcher_of(lab, slots=3, capacity=8)
+    for n in (3, 4, 5):
+        batcher.submit(new_request(lab, prompt_of(n), 4))
+    batcher.join()
+    batcher.step()
+    check_equal(batcher.model.runs, [[(3, 3), (4, 4), (1, 1)]], name="what the model was run on: 8 tokens at most")
+    stats = batcher.stats()
+    check_equal((stats.steps, stats.occupancy, stats.tokens), (1, 1.0, 2), name="steps, occupancy, tokens")
+    batcher.step()
+    stats = batcher.stats()
+    name = "steps, and occupancy: 8 and then 6 of 8 tokens"
+    check_equal((stats.steps, stats.occupancy), (2, 0.875), name=name)
+
+
+def test_task_3_whoever_is_complete_leaves_with_its_output(lab):
+    batcher = batcher_of(lab, kind=watched(lab), slots=2)
+    requests = [new_request(lab, prompt_of(n, seed=n), count) for n, count in ((2, 1), (3, 4), (1, 2))]
+    futures = [batcher.submit(request) for request in requests]
+    held = []
+    for _ in range(4):
+        steps(batcher)
+        held.append([outcome(future) == wanted(r) for future, r in zip(futures, requests, strict=True)])
+    name = "who is done after each step: 1, 4 and 2 tokens of output, the third waits for the first"
+    check_equal(held, [[1, 0, 0], [1, 0, 0], [1, 0, 1], [1, 1, 1]], name=name)
+    check_at_rest(batcher, futures)
+    stats = batcher.stats()
+    check_equal((stats.finished, stats.running, stats.waiting), (3, 0, 0), name="finished, running, waiting")
+
+
+def test_task_3_who_was_cancelled_in_a_slot_gives_it_back_after_the_step(lab):
+    batcher = batcher_of(lab, kind=watched(lab), slots=2)
+    requests = [new_request(lab, prompt_of(n + 4, seed=n), 6) for n in range(3)]
+    futures = [batcher.submit(request) for request in requests]
+    steps(batcher, 2)
+    futures[0].cancel()
+    steps(batcher)
+    check_equal(seated(batcher)[0], None, name="who has slot 0 after the step in which it was cancelled")
+    check_equal(batcher.state.pages.held[0], 0, name="pages that slot 0 holds")
+    check_equal(batcher.stats().cancelled, 1, name="cancelled, in the figures")
+    until_done(batcher)
+    check_equal([outcome(f) for f in futures[1:]], [wanted(r) for r in requests[1:]], name="what the others got")
+    check_at_rest(batcher, futures)
+
+
+@pytest.mark.parametrize("what", ["sample", "on_token"])
+@pytest.mark.parametrize("at", [1, 3])
+def test_task_3_a_request_that_fails_does_so_alone(lab, what, at):
+    count = [0]
+
+    def fail_later(*arguments: Any) -> int:
+        count[0] += 1
+        if count[0] == at:
+            raise ZeroDivisionError("the caller's own mistake")
+        return int(np.argmax(lab.numpy(arguments[0])))
+
+    batcher = batcher_of(lab, kind=watched(lab))
+    requests = [new_request(lab, prompt_of(n + 2, seed=n), 5) for n in range(4)]
+    if what == "sample":
+        requests[1].sample = fail_later
+    futures = [
+        batcher.submit(request, fail_later if what == "on_token" and n == 1 else nobody)
+        for n, request in enumerate(requests)
+    ]
+    until_done(batcher)
+    expected = [wanted(request) for request in requests]
+    ends = [expected[0], "ZeroDivisionError", *expected[2:]]
+    check_equal([outcome(future) for future in futures], ends, name="how each of the four has ended")
+    check_equal(count[0], at, name="calls of what failed: it is not called again")
+    check_equal((batcher.stats().failed, batcher.stats().finished), (1, 3), name="failed and finished")
+    check_at_rest(batcher, futures)
+
+
+@pytest.mark.parametrize("at", [0, 2])
+def test_task_3_a_model_that_fails_fails_those_in_slots(lab, at):
+    batcher = batcher_of(lab, kind=watched(lab), slots=2)
+    requests = [new_request(lab, prompt_of(n + 2, seed=n), 5) for n in range(4)]
+    futures = [batcher.submit(request) for request in requests]
+    batcher.model.fails_at = at
+    until_done(batcher)
+    expected = ["KeyError", "KeyError", *[wanted(request) for request in requests[2:]]]
+    name = f"how each of four has ended, two at a time; the model failed in run {at}"
+    check_equal([outcome(future) for future in futures], expected, name=name)
+    check_equal(batcher.stats().failed, 2, name="failed, in the figures")
+    check_equal(batcher.stats().steps, len(batcher.model.runs) - 1, name="steps: the one that failed is none")
+    check_at_rest(batcher, futures)
+
+
+def test_task_3_slot_and_pages_are_free_before_anybody_hears_of_the_end(lab):
+    """Whoever gets an answer may send the next request at once: it must find room."""
+    batcher, seen = batcher_of(lab, kind=watched(lab), slots=2), list[tuple[int, int, int]]()
+
+    def note(future: Future[list[int]]) -> None:
+        pages = batcher.state.pages
+        seen.append((len(batcher.state.idle), sum(ticket is None for ticket in batcher.tickets), sum(pages.held)))
+
+    for n in (4, 4):
+        batcher.submit(new_request(lab, prompt_of(n, seed=n), 2)).add_done_callback(note)
+    until_done(batcher)
+    name = "idle slots, empty places in `tickets` and pages held, as each of two futures is settled in the same step"
+    check_equal(seen, [(2, 2, 0), (2, 2, 0)], name=name)
+
+
+def test_task_3_release_settles_only_the_marked(lab):
+    batcher = batcher_of(lab, slots=3)
+    futures = [batcher.submit(new_request(lab, prompt_of(n + 2), 5)) for n in range(2)]
+    steps(batcher, 2)
+    batcher.release([True, False, True])  # slot 2 is idle: it may be marked, too
+    check_equal([future.done() for future in futures], [True, False], name="which futures are settled")
+    check_equal([held > 0 for held in batcher.state.pages.held], [False, True, False], name="who holds pages")
+    check_equal(seated(batcher), [None, prompt_of(3), None], name="who has a slot")
+
+
+def test_task_3_abandon_ends_all_that_is_left(lab):
+    batcher = batcher_of(lab, kind=watched(lab), slots=3)
+    futures = [batcher.submit(new_request(lab, prompt_of(n + 2, seed=n), 9)) for n in range(7)]
+    steps(batcher, 2)
+    own = OSError("its own trouble")
+    batcher.tickets[1].error = own
+    for n in (2, 5):
+        futures[n].cancel()
+    batcher.request_queue = Guarded(batcher, batcher.request_queue)
+    batcher.abandon()
+    ends = ["Closed", "OSError", "cancelled", "Closed", "Closed", "cancelled", "Closed"]
+    check_equal([outcome(future) for future in futures], ends, name="how the three in slots and four in line have ended")
+    assert futures[1].exception() is own, "an error that a request had already is the one that its caller gets"
+    assert batcher.closed, "after `abandon` nothing more is taken: `closed`"
+    stats = batcher.stats()
+    check_equal((stats.failed, stats.cancelled), (5, 2), name="failed and cancelled, in the figures")
+    check_at_rest(batcher, futures)
+    assert wait_for_futures(futures, timeout=0).not_done == set(), "a cancelled future was never settled"
+
+
+def waits(batcher: Any) -> bool:
+    """What `wait` returns."""
+    return within(batcher.wait, "`wait`")
+
+
+def test_task_3_wait_goes_on_while_there_is_work(lab):
+    batcher = batcher_of(lab, slots=1)
+    batcher.submit(new_request(lab, [1, 2], 3))
+    assert waits(batcher) is True, "somebody is in the queue: there is work"
+    batcher.join()
+    assert waits(batcher) is True, "somebody is in a slot: there is work, though the queue is empty"
+    batcher.closed = True
+    assert waits(batcher) is True, "closed, and somebody is in a slot: it is finished first"
+    batcher.abandoned = True
+    assert waits(batcher) is False, "abandoned: nobody waits for the rest"
+
+
+def test_task_3_wait_ends_when_closed_and_nothing_is_left(lab):
+    batcher = batcher_of(lab, slots=1)
+    batcher.closed = True
+    assert waits(batcher) is False, "closed, and nobody waits or runs: the loop ends"
+    queue = batcher_of(lab, slots=1)
+    queue.submit(new_request(lab, [1, 2], 3))
+    queue.closed = True
+    assert waits(queue) is True, "closed, and somebody is in the queue: it is served first"
+
+
+def test_task_3_the_loop_sleeps_while_nobody_waits(lab):
+    """Whatever is asked of the model between two requests is asked for nothing."""
+    batcher = batcher_of(lab, kind=watched(lab))
+    requests = some(lab, 4)
+    with Running(batcher) as running:
+        for request in requests:
+            check_equal(running.result(running.submit(request)), wanted(request), name="an answer, one at a time")
+    check_equal(batcher.stats().steps, len(batcher.model.runs), name="steps, and runs of the model")
+
+
+def test_task_3_the_loop_serves_many_callers(lab):
+    batcher, requests = batcher_of(lab, kind=watched(lab), slots=4, capacity=12), some(lab, 48, longest=8)
+    told: list[list[int]] = [[] for _ in requests]
+    start = threading.Barrier(6)
+
+    def caller(number: int) -> None:
+        start.wait(LIMIT)
+        for n in range(number, len(requests), 6):
+            futures[n] = running.submit(requests[n], told[n].append)
+
+    futures: dict[int, Future[list[int]]] = {}
+    with Running(batcher) as running:
+        threads = [threading.Thread(target=caller, args=[n], daemon=True) for n in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(LIMIT)
+        running.wait(*futures.values())
+    for n, request in enumerate(requests):
+        check_equal(outcome(futures[n]), wanted(request), name=f"the output of request {n}, among 48")
+        check_equal(told[n], wanted(request), name=f"the tokens that request {n} was told of")
+    check_equal(batcher.stats().finished, 48, name="finished, in the figures")
+
+
+def test_task_3_who_listens_may_cancel_and_submit_from_there(lab):
+    """All of this happens on the batcher's thread, in the middle of a step."""
+    batcher = batcher_of(lab, kind=watched(lab), slots=2)
+    requests = [new_request(lab, prompt_of(n + 3, seed=n), 9) for n in range(4)]
+    more = list[Future[list[int]]]()
+
+    def listen(token: int) -> None:
+        tokens.append(token)
+        if len(tokens) == 3:
+            futures[1].cancel()  # in a slot
+            futures[2].cancel()  # in the queue
+            more.append(running.submit(new_request(lab, [8, 8], 2)))
+
+    tokens = list[int]()
+    batcher.model.close()
+    with Running(batcher) as running:
+        futures = [running.submit(request, listen if n == 0 else nobody) for n, request in enumerate(requests)]
+        batcher.model.open()
+        running.wait(*futures)
+        running.wait(*more)
+    ends = [wanted(requests[0]), "cancelled", "cancelled", wanted(requests[3])]
+    check_equal([outcome(future) for future in futures], ends, name="how each of the four has ended")
+    check_equal(outcome(more[0]), alone([8, 8], 2), name="what the one submitted from `on_token` got")
+
+
+def test_task_3_stop_lets_all_finish_first(lab):
+    batcher, requests = batcher_of(lab, kind=watched(lab), slots=2), some(lab, 7)
+    batcher.model.close()
+    with Running(batcher) as running:
+        futures = [running.submit(request) for request in requests]
+        batcher.model.await_run()
+        assert batcher.stop(timeout=0) is False, "a step is running: the loop can't have ended"
+        check_raises(lab.ragged.batcher.Closed, lambda: batcher.submit(requests[0]), name="a request after stop")
+        batcher.model.open()
+        assert batcher.stop(timeout=LIMIT), f"the loop has not ended {LIMIT:g} s after the last answer"
+    ends = [wanted(request) for request in requests]
+    check_equal([outcome(future) for future in futures], ends, name="the answers, all of them complete")
+
+
+def test_task_3_stop_without_draining_ends_all_after_the_step(lab):
+    batcher, requests = batcher_of(lab, kind=watched(lab), slots=2), some(lab, 6)
+    requests[0] = new_request(lab, [5, 5], 1)  # complete with the step that runs
+    requests[1] = new_request(lab, [6, 6], 30)
+    batcher.model.close()
+    with Running(batcher) as running:
+        futures = [running.submit(request) for request in requests]
+        batcher.model.await_run()
+        batcher.stop(drain=False, timeout=0)
+        batcher.model.open()
+        assert batcher.stop(timeout=LIMIT), f"the loop has not ended {LIMIT:g} s after the step that ran"
+    ends = [wanted(requests[0]), *["Closed"] * 5]
+    check_equal([outcome(future) for future in futures], ends, name="how each has ended")
+    check_equal(len(batcher.model.runs), 1, name="runs of the model")
+
+
+def test_task_3_what_was_never_started_settles_its_futures(lab):
+    batcher = batcher_of(lab, kind=watched(lab))
+    futures = [batcher.submit(request) for request in some(lab, 3)]
+    assert within(lambda: batcher.stop(timeout=LIMIT), "stop") is True
+    check_equal([outcome(future) for future in futures], ["Closed"] * 3, name="how each of those that waited has ended")
+
+
+@pytest.mark.parametrize("where", ["step", "leave", "push", "wait"])
+def test_task_3_a_loop_that_fails_leaves_nobody_waiting(lab, where):
+    """Whatever goes wrong, in the loop or in the state: it must not end in silence."""
+    batcher = batcher_of(lab, kind=watched(lab), slots=2)
+    trouble = RuntimeError("a mistake in the engine, which the test has planted")
+    calls = [0]
+    owner, name = (batcher.state, "push") if where == "push" else (batcher, where)
+    usual = getattr(owner, name)
+
+    def sometimes(*arguments: Any) -> Any:
+        calls[0] += 1
+        if calls[0] == 2:
+            raise trouble
+        return usual(*arguments)
+
+    setattr(owner, name, sometimes)
+    futures = [batcher.submit(new_request(lab, prompt_of(n + 2, seed=n), 9)) for n in range(5)]
+    error = check_raises(
+        RuntimeError, lambda: within(batcher.loop, "the loop"), name=f"a loop whose `{where}` fails at its second call"
+    )
+    assert error is trouble, f"the loop must not hide what has ended it; it raised {error!r}"
+    check_equal([outcome(future) for future in futures], ["Closed"] * 5, name="how each of five has ended")
+    closed = lab.ragged.batcher.Closed
+    check_raises(closed, lambda: batcher.submit(new_request(lab, [1], 2)), name="a request after that")
+    check_at_rest(batcher, futures)
+
+
+@QUICK
+@given(
+    actions=st.lists(
+        st.one_of(
+            st.tuples(st.just("submit"), st.integers(1, 9), st.integers(1, 6)),
+            st.tuples(st.just("cancel"), st.integers(0, 30), st.just(0)),
+            st.tuples(st.just("step"), st.integers(1, 3), st.just(0)),
+        ),
+        max_size=24,
+    ),
+    sizes=st.tuples(st.integers(1, 3), st.integers(4, 12), st.integers(1, 7)),
+)
+def test_task_3_any_coming_and_going(actions, sizes):
+    """Slots, pages and capacity from tight to roomy; requests come and are cancelled between any two steps."""
+    lab = door.active()
+    slots, pages, capacity = sizes
+    batcher = batcher_of(lab, kind=watched(lab), slots=slots, pages=pages + 3, capacity=capacity)
+    requests, futures = list[Any](), list[Future[list[int]]]()
+    for action, first, second in actions:
+        if action == "submit":
+            request = new_request(lab, prompt_of(first, seed=len(requests)), second, (END,))
+            if batcher.state.refusal(request) is None:
+                requests.append(request)
+                futures.append(batcher.submit(request))
+        elif action == "cancel" and futures:
+            futures[first % len(futures)].cancel()
+        elif action == "step":
+            for _ in range(first):
+                if batcher.request_queue or any(batcher.tickets):
+                    steps(batcher)
+    until_done(batcher)
+    for n, (request, future) in enumerate(zip(requests, futures, strict=True)):
+        expected = "cancelled" if future.cancelled() else wanted(request)
+        check_equal(outcome(future), expected, name=f"how request {n} of {len(requests)} has ended")
+    stats = batcher.stats()
+    name = "finished and cancelled together, in the figures"
+    check_equal(stats.finished + stats.cancelled, len(requests), name=name)
+    check_at_rest(batcher, futures)
