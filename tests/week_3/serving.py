@@ -53,6 +53,10 @@ class ServedModel(RaggedModel):
         """Wait until one more run has begun."""
         assert self.begun.acquire(timeout=LIMIT), f"the model was not run for {LIMIT:g} s"
 
+    def give_up(self) -> None:
+        """Something has gone wrong: nobody needs to wait for a run any more."""
+        self.begun.release(1000)
+
     def let(self, runs: int) -> None:
         """Let so many runs through."""
         assert self.gate is not None
@@ -127,6 +131,7 @@ def watched(lab: Any) -> Any:
             super().__init__(*arguments, **options)
             self.futures: list[Future[list[int]]] = []
             self.progress = threading.Condition()
+            self.given_up = False
 
         def submit(self, *arguments: Any, **options: Any) -> Any:
             future = super().submit(*arguments, **options)
@@ -146,9 +151,14 @@ def watched(lab: Any) -> Any:
 
         def until(self, condition: Callable[[Any], bool], what: str) -> None:
             with self.progress:
-                assert self.progress.wait_for(lambda: condition(self.stats()), LIMIT), (
-                    f"{what}: this did not come to be within {LIMIT:g} s; it is {self.stats()}"
-                )
+                met = self.progress.wait_for(lambda: self.given_up or condition(self.stats()), LIMIT)
+            assert met, f"{what}: this did not come to be within {LIMIT:g} s; it is {self.stats()}"
+
+        def give_up(self) -> None:
+            """Something has gone wrong: nobody needs to wait any more."""
+            self.model.give_up()
+            self.given_up = True
+            self._tell()
 
         def _tell(self) -> None:
             with self.progress:
@@ -162,7 +172,9 @@ def check_slots(batcher: Any) -> None:
     __tracebackhide__ = True
     for slot, (ticket, request) in enumerate(zip(batcher.tickets, batcher.state.requests, strict=True)):
         own = None if ticket is None else ticket.request
-        assert own is request, f"slot {slot}: `tickets` and the sampling state don't have the same request there"
+        assert own is request, (
+            f"slot {slot}: `tickets` and the sampling state don't have the same request there"
+        )
 
 
 def check_at_rest(batcher: Any, futures: Sequence[Future[Any]] = ()) -> None:
@@ -177,7 +189,9 @@ def check_at_rest(batcher: Any, futures: Sequence[Future[Any]] = ()) -> None:
     assert free == total, f"nobody runs any more, and only {free} of {total} pages are free"
     assert not batcher.request_queue, f"{len(batcher.request_queue)} requests are still in the queue"
     left = sum(not future.done() for future in futures)
-    assert not left, f"{left} of {len(futures)} futures are not settled: those who wait for them wait for ever"
+    assert not left, (
+        f"{left} of {len(futures)} futures are not settled: those who wait for them wait for ever"
+    )
 
 
 def queued(batcher: Any) -> list[list[int]]:

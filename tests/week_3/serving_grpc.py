@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from typing import Any
 
 import grpc
+from google.protobuf.message import DecodeError
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from .serving import LIMIT, Letters, ServedModel, batcher_of, check_at_rest, watched
@@ -68,15 +69,30 @@ async def opened(stream: Any) -> AsyncIterator[Any]:
 
 
 class ServiceErrors(logging.Handler):
-    """Collects what the service's methods raise: gRPC logs it, and tells the client as little as it can."""
+    """Collects what the service's methods raise: gRPC logs it, and tells the client as little as it can.
 
-    def __init__(self) -> None:
+    `tell` is called when there is something.
+    """
+
+    def __init__(self, tell: Callable[[], None]) -> None:
         super().__init__()
         self.errors: list[BaseException] = []
+        self.tell = tell
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.exc_info and record.exc_info[1] is not None:
-            self.errors.append(record.exc_info[1])
+        error = record.exc_info[1] if record.exc_info else None
+        # What can't be decoded never comes to the service: its client has sent nonsense.
+        if error is not None and not isinstance(error, DecodeError):
+            self._note(error)
+
+    def handle_of_loop(self, loop: Any, context: dict[str, Any]) -> None:
+        """What the event loop can't give to anybody. A task that failed is the test's own: it awaits it, or not."""
+        if "exception" in context and "future" not in context:
+            self._note(context["exception"])
+
+    def _note(self, error: BaseException) -> None:
+        self.errors.append(error)
+        self.tell()
 
     @contextlib.contextmanager
     def collected(self) -> Iterator[None]:
@@ -121,7 +137,9 @@ class Loopback:
 
     async def tokens(self, *, deadline: float = LIMIT, **fields: Any) -> list[int]:
         """All tokens of a call of Stream."""
-        return [token async for piece in self.stream(deadline=deadline, **fields) for token in piece.token_ids]
+        return [
+            token async for piece in self.stream(deadline=deadline, **fields) for token in piece.token_ids
+        ]
 
     async def status(self, call: Any) -> tuple[Any, str]:
         """With which status a call ends."""
@@ -158,6 +176,7 @@ def over_grpc(
     batcher = batcher_of(lab, model, watched(lab), **options)
 
     async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(errors.handle_of_loop)
         server = lab.ragged.grpc_server.Server(batcher, Letters())
         await server.start()
         own = [("grpc.use_local_subchannel_pool", 1)]
@@ -169,7 +188,8 @@ def over_grpc(
             async with asyncio.timeout(LIMIT):
                 await server.stop(grace=0)
 
-    with ServiceErrors().collected(), ThreadErrors().collected():
+    errors = ServiceErrors(batcher.give_up)
+    with errors.collected(), ThreadErrors(batcher.give_up).collected():
         within(lambda: asyncio.run(main()), "the server", 4 * LIMIT)
         assert not batcher.thread.is_alive(), "the server has stopped, and the batcher's loop goes on"
         check_at_rest(batcher, batcher.futures)

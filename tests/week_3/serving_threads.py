@@ -43,11 +43,12 @@ def run_async(main: Callable[[], Coroutine[Any, Any, Any]], what: str) -> Any:
 
 
 class ThreadErrors:
-    """Collects what ends threads, instead of printing it."""
+    """Collects what ends threads, instead of printing it. `tell` is called when there is one."""
 
-    def __init__(self) -> None:
+    def __init__(self, tell: Callable[[], None] = lambda: None) -> None:
         self.errors: list[BaseException] = []
         self.changed = threading.Condition()
+        self.tell = tell
 
     @contextlib.contextmanager
     def collected(self) -> Iterator[None]:
@@ -67,6 +68,7 @@ class ThreadErrors:
             with self.changed:
                 self.errors.append(arguments.exc_value)
                 self.changed.notify_all()
+            self.tell()
 
     def _raise(self) -> None:
         if self.errors:
@@ -82,7 +84,7 @@ class Running:
     def __init__(self, batcher: Any) -> None:
         self.batcher = batcher
         self.futures: list[Future[list[int]]] = []
-        self.threads = ThreadErrors()
+        self.threads = ThreadErrors(batcher.model.give_up)
         self.stack = contextlib.ExitStack()
 
     def __enter__(self) -> Self:

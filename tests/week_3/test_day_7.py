@@ -9,14 +9,13 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import Future, InvalidStateError
 from concurrent.futures import wait as wait_for_futures
+from functools import partial
 from pathlib import Path
 from subprocess import PIPE, Popen
-from types import SimpleNamespace
 from typing import Any
 
-import grpc
 import numpy as np
 import pytest
 from grpc_health.v1 import health_pb2
@@ -34,7 +33,6 @@ from .serving import (
     HALVES,
     LIMIT,
     Letters,
-    ServedModel,
     batcher_of,
     check_at_rest,
     queued,
@@ -67,7 +65,7 @@ def nobody(token: int) -> None:
     """Nobody wants to hear of it."""
 
 
-def ticket_of(lab: Any, request: Any, on_token: Callable[[int], None] = nobody, notes: Any = None) -> Any:
+def ticket_of(lab: Any, request: Any, on_token: Callable[[int], Any] = nobody, notes: Any = None) -> Any:
     return lab.ragged.ticket.Ticket(request, on_token, notes or Notes())
 
 
@@ -139,7 +137,9 @@ def test_task_1_a_future_gets_a_copy_of_the_output(lab):
     assert ticket.settle() is True, "`settle` returns True when the answer was wanted"
     result = ticket.future.result(timeout=0)
     check_equal(result, [3, 5], name="the future's result")
-    assert result is not ticket.request.output, "the future's result is a copy: the request goes on using its own"
+    assert result is not ticket.request.output, (
+        "the future's result is a copy: the request goes on using its own"
+    )
 
 
 def test_task_1_a_future_gets_the_error_where_there_is_one(lab):
@@ -179,7 +179,7 @@ def test_task_1_nobody_can_cancel_in_the_middle_of_settling(lab, error):
 
     ticket = ticket_of(lab, new_request(lab, [1], 5))
     ticket.future, ticket.error = Racing(), error
-    with contextlib.suppress(Exception):  # InvalidStateError, where the cancel came through
+    with contextlib.suppress(InvalidStateError):  # where the cancel came through
         ticket.settle()
     name = "whether a cancel came through just before the result was set, as it would from another thread"
     check_equal(cancelled, [False], name=name)
@@ -217,7 +217,7 @@ class Guarded(deque):
         assert not within(take, "asking for the lock"), f"the queue's `{what}` was called outside `changed`"
 
 
-def doorkeeper(lab: Any, body: Callable[[Any], None] | None = None, **options: Any) -> Any:
+def doorkeeper(lab: Any, body: Callable[[Any], Any] | None = None, **options: Any) -> Any:
     """A batcher whose loop, which Task 3 writes, only waits until it is closed, or does what `body` says."""
 
     class Doorkeeper(lab.ragged.batcher.Batcher):
@@ -268,7 +268,7 @@ def test_task_2_what_can_never_run_is_refused_with_the_reason(lab):
         request = new_request(lab, prompt, count)
         reason = batcher.state.refusal(request)
         name = f"a request of {len(prompt)} tokens and {count} of output, which can't ever run,"
-        error = check_raises(ValueError, lambda request=request: batcher.submit(request), name=name)
+        error = check_raises(ValueError, partial(batcher.submit, request), name=name)
         check_equal(str(error), reason, name=f"the message for {name}")
     check_equal(queued(batcher), [], name="the queue, after refusals only")
 
@@ -293,7 +293,9 @@ def test_task_2_a_full_queue_takes_nobody(lab, max_queue):
     full = lab.ragged.batcher.QueueFull
     for n in (0, 1):
         error = check_raises(
-            full, lambda n=n: batcher.submit(requests[max_queue + n]), name=f"one more than {max_queue} that wait"
+            full,
+            partial(batcher.submit, requests[max_queue + n]),
+            name=f"one more than {max_queue} that wait",
         )
         assert str(max_queue) in str(error), f"the message says how many wait: {max_queue}; it is {error}"
         check_equal(batcher.stats().refused, n + 1, name="refused, in the figures")
@@ -343,7 +345,9 @@ def test_task_2_many_threads_submit_at_once(lab):
             thread.start()
         for thread in threads:
             thread.join(LIMIT)
-    check_equal(sum(future.result(LIMIT) for future in results), 150, name="requests taken, of 200, with room for 150")
+    check_equal(
+        sum(future.result(LIMIT) for future in results), 150, name="requests taken, of 200, with room for 150"
+    )
     check_equal((len(batcher.request_queue), batcher.stats().refused), (150, 50), name="waiting and refused")
     for number in range(8):
         own = [n for caller, n in queued(batcher) if caller == number]
@@ -362,7 +366,7 @@ def test_task_2_stop_closes_the_door_and_wakes_the_loop(lab, drain):
     closed = lab.ragged.batcher.Closed
     for count in (3, 0):
         request = new_request(lab, [1], count)
-        check_raises(closed, lambda request=request: batcher.submit(request), name="a request after stop")
+        check_raises(closed, partial(batcher.submit, request), name="a request after stop")
     check_equal(queued(batcher), [], name="the queue")
 
 
@@ -378,7 +382,9 @@ def test_task_2_stop_says_whether_the_loop_has_ended(lab):
     within(lambda: batcher.stop(drain=True, timeout=0), "stop(timeout=0)")
     check_equal(batcher.abandoned, True, name="abandoned, after a later stop that would drain: it's too late")
     goon.set()
-    assert within(lambda: batcher.stop(timeout=LIMIT - 1), "stop") is True, "the loop has ended: stop returns True"
+    assert within(lambda: batcher.stop(timeout=LIMIT - 1), "stop") is True, (
+        "the loop has ended: stop returns True"
+    )
 
 
 def test_task_2_what_was_never_started_is_stopped_at_once(lab):
@@ -483,7 +489,9 @@ def test_task_3_a_step_runs_the_model_once_for_all(lab):
         batcher.submit(new_request(lab, prompt_of(n), 4))
     batcher.join()
     batcher.step()
-    check_equal(batcher.model.runs, [[(3, 3), (4, 4), (1, 1)]], name="what the model was run on: 8 tokens at most")
+    check_equal(
+        batcher.model.runs, [[(3, 3), (4, 4), (1, 1)]], name="what the model was run on: 8 tokens at most"
+    )
     stats = batcher.stats()
     check_equal((stats.steps, stats.occupancy, stats.tokens), (1, 1.0, 2), name="steps, occupancy, tokens")
     batcher.step()
@@ -518,7 +526,9 @@ def test_task_3_who_was_cancelled_in_a_slot_gives_it_back_after_the_step(lab):
     check_equal(batcher.state.pages.held[0], 0, name="pages that slot 0 holds")
     check_equal(batcher.stats().cancelled, 1, name="cancelled, in the figures")
     until_done(batcher)
-    check_equal([outcome(f) for f in futures[1:]], [wanted(r) for r in requests[1:]], name="what the others got")
+    check_equal(
+        [outcome(f) for f in futures[1:]], [wanted(r) for r in requests[1:]], name="what the others got"
+    )
     check_at_rest(batcher, futures)
 
 
@@ -571,7 +581,9 @@ def test_task_3_slot_and_pages_are_free_before_anybody_hears_of_the_end(lab):
 
     def note(future: Future[list[int]]) -> None:
         pages = batcher.state.pages
-        seen.append((len(batcher.state.idle), sum(ticket is None for ticket in batcher.tickets), sum(pages.held)))
+        seen.append(
+            (len(batcher.state.idle), sum(ticket is None for ticket in batcher.tickets), sum(pages.held))
+        )
 
     for n in (4, 4):
         batcher.submit(new_request(lab, prompt_of(n, seed=n), 2)).add_done_callback(note)
@@ -601,8 +613,14 @@ def test_task_3_abandon_ends_all_that_is_left(lab):
     batcher.request_queue = Guarded(batcher, batcher.request_queue)
     batcher.abandon()
     ends = ["Closed", "OSError", "cancelled", "Closed", "Closed", "cancelled", "Closed"]
-    check_equal([outcome(future) for future in futures], ends, name="how the three in slots and four in line have ended")
-    assert futures[1].exception() is own, "an error that a request had already is the one that its caller gets"
+    check_equal(
+        [outcome(future) for future in futures],
+        ends,
+        name="how the three in slots and four in line have ended",
+    )
+    assert futures[1].exception() is own, (
+        "an error that a request had already is the one that its caller gets"
+    )
     assert batcher.closed, "after `abandon` nothing more is taken: `closed`"
     stats = batcher.stats()
     check_equal((stats.failed, stats.cancelled), (5, 2), name="failed and cancelled, in the figures")
@@ -643,7 +661,9 @@ def test_task_3_the_loop_sleeps_while_nobody_waits(lab):
     requests = some(lab, 4)
     with Running(batcher) as running:
         for request in requests:
-            check_equal(running.result(running.submit(request)), wanted(request), name="an answer, one at a time")
+            check_equal(
+                running.result(running.submit(request)), wanted(request), name="an answer, one at a time"
+            )
     check_equal(batcher.stats().steps, len(batcher.model.runs), name="steps, and runs of the model")
 
 
@@ -687,7 +707,9 @@ def test_task_3_who_listens_may_cancel_and_submit_from_there(lab):
     tokens = list[int]()
     batcher.model.close()
     with Running(batcher) as running:
-        futures = [running.submit(request, listen if n == 0 else nobody) for n, request in enumerate(requests)]
+        futures = [
+            running.submit(request, listen if n == 0 else nobody) for n, request in enumerate(requests)
+        ]
         batcher.model.open()
         running.wait(*futures)
         running.wait(*more)
@@ -703,7 +725,9 @@ def test_task_3_stop_lets_all_finish_first(lab):
         futures = [running.submit(request) for request in requests]
         batcher.model.await_run()
         assert batcher.stop(timeout=0) is False, "a step is running: the loop can't have ended"
-        check_raises(lab.ragged.batcher.Closed, lambda: batcher.submit(requests[0]), name="a request after stop")
+        check_raises(
+            lab.ragged.batcher.Closed, lambda: batcher.submit(requests[0]), name="a request after stop"
+        )
         batcher.model.open()
         assert batcher.stop(timeout=LIMIT), f"the loop has not ended {LIMIT:g} s after the last answer"
     ends = [wanted(request) for request in requests]
@@ -730,7 +754,11 @@ def test_task_3_what_was_never_started_settles_its_futures(lab):
     batcher = batcher_of(lab, kind=watched(lab))
     futures = [batcher.submit(request) for request in some(lab, 3)]
     assert within(lambda: batcher.stop(timeout=LIMIT), "stop") is True
-    check_equal([outcome(future) for future in futures], ["Closed"] * 3, name="how each of those that waited has ended")
+    check_equal(
+        [outcome(future) for future in futures],
+        ["Closed"] * 3,
+        name="how each of those that waited has ended",
+    )
 
 
 @pytest.mark.parametrize("where", ["step", "leave", "push", "wait"])
@@ -751,7 +779,9 @@ def test_task_3_a_loop_that_fails_leaves_nobody_waiting(lab, where):
     setattr(owner, name, sometimes)
     futures = [batcher.submit(new_request(lab, prompt_of(n + 2, seed=n), 9)) for n in range(5)]
     error = check_raises(
-        RuntimeError, lambda: within(batcher.loop, "the loop"), name=f"a loop whose `{where}` fails at its second call"
+        RuntimeError,
+        lambda: within(batcher.loop, "the loop"),
+        name=f"a loop whose `{where}` fails at its second call",
     )
     assert error is trouble, f"the loop must not hide what has ended it; it raised {error!r}"
     check_equal([outcome(future) for future in futures], ["Closed"] * 5, name="how each of five has ended")
@@ -798,3 +828,698 @@ def test_task_3_any_coming_and_going(actions, sizes):
     name = "finished and cancelled together, in the figures"
     check_equal(stats.finished + stats.cancelled, len(requests), name=name)
     check_at_rest(batcher, futures)
+
+
+# Task 4: reading a message
+
+
+def service_module(lab: Any) -> Any:
+    return lab.ragged.grpc_service
+
+
+def prompt_read(lab: Any, **fields: Any) -> list[int]:
+    return list(service_module(lab).read_prompt(message_of(lab, **fields), Letters()))
+
+
+def request_read(lab: Any, **fields: Any) -> Any:
+    return service_module(lab).read_request(message_of(lab, **{"ids": [1]} | fields), Letters())
+
+
+def test_task_4_each_kind_of_input_becomes_token_ids(lab):
+    check_equal(
+        prompt_read(lab, prompt="abc"), [25, 0, 1, 2, 25], name="a prompt: a user's turn in the chat form"
+    )
+    check_equal(prompt_read(lab, text="abc"), [0, 1, 2], name="a text: as it stands")
+    check_equal(prompt_read(lab, ids=[3, 0, V - 1, 3]), [3, 0, V - 1, 3], name="token ids")
+    check_equal(prompt_read(lab, ids=[]), [], name="no token ids, which the batcher will refuse")
+
+
+@pytest.mark.parametrize("kind", ["prompt", "text"])
+def test_task_4_a_client_can_not_write_control_tokens(lab, kind):
+    ids = prompt_read(lab, **{kind: "ab<end>"})
+    assert END not in ids, (
+        f"a {kind} with the letters <end> became {ids}; {END} is the control token of that name"
+    )
+
+
+@pytest.mark.parametrize("fields", [{}, {"prompt": ""}], ids=["nothing", "an empty prompt"])
+def test_task_4_a_message_without_input_is_refused(lab, fields):
+    check_raises(
+        ValueError, lambda: prompt_read(lab, **fields), name=f"a message with {fields or 'no input'}"
+    )
+
+
+@pytest.mark.parametrize("ids", [[V], [1, 2, 4_000_000_000], [3, V + 6, 1]], ids=str)
+def test_task_4_an_unknown_token_id_is_refused_by_name(lab, ids):
+    error = check_raises(
+        ValueError, lambda: prompt_read(lab, ids=ids), name=f"token ids {ids}; there are {V}"
+    )
+    assert str(max(ids)) in str(error), (
+        f"the message names the id that is not known, {max(ids)}; it is: {error}"
+    )
+
+
+def test_task_4_what_is_left_out_has_its_default(lab):
+    request = request_read(lab, ids=[4, 2])
+    check_equal(list(request.prompt_ids), [4, 2], name="the prompt")
+    check_equal(request.max_tokens, service_module(lab).MAX_TOKENS, name="max_tokens")
+    check_equal(sorted(request.end_ids), [END], name="the end tokens, which are the tokenizer's")
+    scores = lab.array(scores_after(17))
+    check_equal([request.sample(scores, [4, 2]) for _ in range(5)], [17] * 5, name="five tokens: greedy")
+    check_equal(request_read(lab, max_tokens=1).max_tokens, 1, name="max_tokens, where a client asks for 1")
+
+
+def draws(sample: Callable[[Any, list[int]], int], lab: Any) -> list[int]:
+    scores = lab.array(np.sin(np.arange(V) * 1.7) * 2)
+    return [int(sample(scores, [3, 5, 3])) for _ in range(30)]
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {},
+        {"seed": 0},
+        {"top_k": 3},
+        {"top_p": 0.5},
+        {"min_p": 0.6},
+        {"repetition_penalty": 3.0},
+        {"temperature": 4.0},
+    ],
+    ids=lambda field: next(iter(field), "temperature and seed"),
+)
+def test_task_4_each_parameter_reaches_the_sampler(lab, field):
+    fields = {"temperature": 1.5, "seed": 7} | field
+    oracle = lab.sampler.Sampler(lab.sampler.SamplingParams(**fields))
+    name = f"30 tokens drawn with {fields}"
+    check_equal(draws(request_read(lab, **fields).sample, lab), draws(oracle, lab), name=name)
+
+
+def test_task_4_each_request_has_a_sampler_of_its_own(lab):
+    """A seed draws the same tokens, whoever else draws between two of them."""
+    one, two = (request_read(lab, temperature=1.5, seed=7) for _ in range(2))
+    alone = draws(request_read(lab, temperature=1.5, seed=7).sample, lab)
+    check_equal(
+        (draws(one.sample, lab), draws(two.sample, lab)), (alone, alone), name="what two requests draw"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("max_tokens", 0),
+        ("temperature", -1.0),
+        ("temperature", float("nan")),
+        ("top_p", 0.0),
+        ("top_p", 1.5),
+        ("min_p", -0.5),
+        ("repetition_penalty", 0.0),
+    ],
+)
+def test_task_4_a_value_that_makes_no_sense_is_refused_by_name(lab, name, value):
+    error = check_raises(ValueError, lambda: request_read(lab, **{name: value}), name=f"{name} = {value}")
+    assert name in str(error), f"the message names {name}; it is: {error}"
+
+
+@pytest.mark.parametrize(
+    ("output", "ends", "reason"),
+    [
+        ([4, END], [END], "STOP"),
+        ([4, 5], [END], "LENGTH"),
+        ([], [END], "LENGTH"),
+        ([END, 5], [END], "LENGTH"),
+        ([5], [END, 5], "STOP"),
+        ([5, END], [], "LENGTH"),
+        ([END], [END], "STOP"),
+    ],
+)
+def test_task_4_an_answer_stops_by_itself_or_for_its_length(lab, output, ends, reason):
+    pb = lab.ragged.protocol.tiny_llm_pb2
+    found = service_module(lab).finish_reason(output, new_request(lab, [1], 2, ends))
+    name = f"why {output} has ended, where {ends} end an answer"
+    check_equal(pb.FinishReason.Name(found), f"FINISH_REASON_{reason}", name=name)
+
+
+# Task 5: Run and Stream
+
+
+def service_of(lab: Any, desk: Any, tokenizer: Any = None) -> Any:
+    return service_module(lab).TinyLlmService(desk, tokenizer or Letters())
+
+
+def errors_of(lab: Any) -> list[tuple[Exception, Any]]:
+    batcher = lab.ragged.batcher
+    return [
+        (ValueError("top_p is 7"), Code.INVALID_ARGUMENT),
+        (batcher.QueueFull("9 are waiting"), Code.RESOURCE_EXHAUSTED),
+        (batcher.Closed("shutting down"), Code.UNAVAILABLE),
+        (ZeroDivisionError("a mistake of ours"), Code.INTERNAL),
+    ]
+
+
+async def refused(call: Any) -> None:
+    """Wait for a call that is aborted."""
+    with contextlib.suppress(Aborted):
+        await call
+
+
+async def refused_with(lab: Any, context: Context, error: Exception) -> None:
+    await refused(service_module(lab).refuse(context, error))
+
+
+def test_task_5_each_refusal_has_its_status(lab):
+    for error, code in errors_of(lab):
+        context = Context()
+        run_async(partial(refused_with, lab, context, error), "refuse")
+        check_equal(context.ended, (code, str(error)), name=f"status and details for {error!r}")
+
+
+@pytest.mark.parametrize("call", ["Run", "Stream"])
+def test_task_5_what_the_batcher_refuses_ends_the_call(lab, call):
+    async def main(service: Any, context: Context) -> None:
+        if call == "Run":
+            await refused(service.Run(message_of(lab, text="ab"), context))
+            return
+        with contextlib.suppress(Aborted):
+            async for piece in await opened(service.Stream(message_of(lab, text="ab"), context)):
+                raise AssertionError(f"the request was refused, and there is a piece: {piece}")
+
+    for error, code in errors_of(lab):
+        context = Context()
+        service = service_of(lab, Desk(error))
+        run_async(partial(main, service, context), call)
+        check_equal(
+            context.ended, (code, str(error)), name=f"how {call} has ended when `submit` raises {error!r}"
+        )
+
+
+def test_task_5_what_can_not_be_read_never_reaches_the_batcher(lab):
+    async def main() -> None:
+        for fields in ({}, {"ids": [V]}, {"text": "a", "top_p": 7.0}, {"text": "a", "max_tokens": 0}):
+            desk, context = Desk(), Context()
+            await refused(service_of(lab, desk).Run(message_of(lab, **fields), context))
+            code = context.ended and context.ended[0]
+            check_equal(
+                code, Code.INVALID_ARGUMENT, name=f"how a call of Run with {fields or 'no input'} has ended"
+            )
+            check_equal(len(desk.taken), 0, name="requests that the batcher was given")
+
+    run_async(main, "Run")
+
+
+def test_task_5_reading_a_long_text_does_not_hold_up_the_others(lab):
+    """The tokenizer waits here for something that only the event loop can do."""
+    reading, served = threading.Event(), threading.Event()
+
+    class Slow(Letters):
+        def encode(self, text: str, control_tokens: bool = True) -> list[int]:
+            reading.set()
+            served.wait(LIMIT / 2)
+            return super().encode(text, control_tokens)
+
+    async def main() -> None:
+        desk = Desk()
+        call = asyncio.create_task(service_of(lab, desk, Slow()).Run(message_of(lab, text="ab"), Context()))
+        entered = asyncio.create_task(asyncio.to_thread(reading.wait, LIMIT))
+        await asyncio.wait([call, entered], return_when=asyncio.FIRST_COMPLETED)
+        assert not desk.taken, (
+            "the event loop stood still while a text was made into tokens: it serves all calls"
+        )
+        served.set()
+        await first_of(desk.arrived.wait(), call)
+        desk.taken[0][2].set_result([1])
+        await call
+
+    run_async(main, "Run")
+
+
+async def first_of(event: Any, call: asyncio.Task[Any]) -> None:
+    """Wait for something that happens during a call; if the call ends before that, raise what it raises."""
+    waiting = asyncio.ensure_future(event)
+    await asyncio.wait([waiting, call], return_when=asyncio.FIRST_COMPLETED)
+    if not waiting.done():
+        waiting.cancel()
+        raise AssertionError(f"the call has ended too early, with {call.result()!r}")
+
+
+@pytest.mark.parametrize(("output", "reason"), [([7, 27, 28, 4], "LENGTH"), ([7, 4, END], "STOP")])
+def test_task_5_run_gives_the_whole_answer(lab, output, reason):
+    pb = lab.ragged.protocol.tiny_llm_pb2
+
+    async def main() -> Any:
+        desk = Desk()
+        call = asyncio.create_task(
+            service_of(lab, desk).Run(message_of(lab, prompt="abc", max_tokens=4), Context())
+        )
+        await first_of(desk.arrived.wait(), call)
+        request, _, future = desk.taken[0]
+        check_equal(
+            (list(request.prompt_ids), request.max_tokens), ([25, 0, 1, 2, 25], 4), name="the request"
+        )
+        await asyncio.to_thread(future.set_result, output)
+        return await call
+
+    reply = run_async(main, "Run")
+    found = (
+        reply.text,
+        list(reply.token_ids),
+        pb.FinishReason.Name(reply.finish_reason),
+        reply.prompt_tokens,
+    )
+    expected = (Letters().decode(output), output, f"FINISH_REASON_{reason}", 5)
+    check_equal(found, expected, name="text, token ids, reason and prompt tokens of the reply")
+
+
+@pytest.mark.parametrize("call", ["Run", "Stream"])
+def test_task_5_an_answer_that_fails_ends_the_call(lab, call):
+    async def main(service: Any, desk: Desk, context: Context, error: Exception) -> None:
+        async def pieces() -> None:
+            async for _ in await opened(service.Stream(message_of(lab, text="ab"), context)):
+                pass
+
+        running = service.Run(message_of(lab, text="ab"), context) if call == "Run" else pieces()
+        task = asyncio.create_task(refused(running))
+        await first_of(desk.arrived.wait(), task)
+        _, on_token, future = desk.taken[0]
+        await asyncio.to_thread(on_token, 3)
+        await asyncio.to_thread(future.set_exception, error)
+        await task
+
+    closed = lab.ragged.batcher.Closed("stopped before the end")
+    cases = ((closed, Code.UNAVAILABLE), (KeyError("x"), Code.INTERNAL), (ValueError("y"), Code.INTERNAL))
+    for error, code in cases:
+        desk, context = Desk(), Context()
+        arguments = service_of(lab, desk), desk, context, error
+        run_async(partial(main, *arguments), call)
+        ended, details = context.ended or (None, "")
+        check_equal(ended, code, name=f"how {call} has ended, after a token, when the future has {error!r}")
+        words = str(error) if error is closed else type(error).__name__
+        assert words in details, f"the details should say {words!r}; they are {details!r}"
+
+
+def test_task_5_a_piece_comes_with_each_token(lab):
+    """Tokens come from another thread, as from the batcher's. In debug mode asyncio objects when that one touches it."""
+    output, texts = [7, HALVES[0], HALVES[1], 4, END], ["h", "", "é", "e", ""]
+
+    async def main() -> list[Any]:
+        desk, pieces = Desk(), asyncio.Queue[Any]()
+        seen = []
+
+        async def client() -> None:
+            async for piece in await opened(
+                service_of(lab, desk).Stream(message_of(lab, text="ab"), Context())
+            ):
+                pieces.put_nowait(piece)
+
+        call = asyncio.create_task(client())
+        await first_of(desk.arrived.wait(), call)
+        _, on_token, future = desk.taken[0]
+        for token in output:
+            await asyncio.to_thread(on_token, token)
+            seen.append(await asyncio.wait_for(pieces.get(), LIMIT / 2))
+        await asyncio.to_thread(future.set_result, output)
+        await call
+        return [*seen, *[pieces.get_nowait() for _ in range(pieces.qsize())]]
+
+    pieces = run_async(main, "Stream, which is to give each piece before the next token comes,")
+    expected = [(text, [token], 0) for text, token in zip(texts, output, strict=True)] + [("", [], 1)]
+    found = [(piece.text, list(piece.token_ids), piece.finish_reason) for piece in pieces]
+    check_equal(found, expected, name="text, token ids and finish_reason of each piece")
+
+
+@pytest.mark.parametrize("output", [[7, 4], [7, HALVES[0]], [END], []], ids=str)
+def test_task_5_the_last_piece_has_what_text_is_left(lab, output):
+    """All tokens are there, and the future is settled, before the stream is read for the first time."""
+    pb = lab.ragged.protocol.tiny_llm_pb2
+
+    class Ready(Desk):
+        def submit(self, request: Any, on_token: Callable[[int], None] = nobody) -> Any:
+            future = super().submit(request, on_token)
+            for token in output:
+                on_token(token)
+            future.set_result(output)
+            return future
+
+    async def main() -> list[Any]:
+        stream = service_of(lab, Ready()).Stream(message_of(lab, text="ab"), Context())
+        return [piece async for piece in await opened(stream)]
+
+    pieces = run_async(main, "Stream")
+    check_equal([t for piece in pieces for t in piece.token_ids], output, name="the tokens of all pieces")
+    check_equal(
+        "".join(p.text for p in pieces), Letters().decode(output), name="the text of all pieces together"
+    )
+    check_equal(len(pieces), len(output) + 1, name="how many pieces: one for each token, and a last one")
+    reasons = [pb.FinishReason.Name(piece.finish_reason).removeprefix("FINISH_REASON_") for piece in pieces]
+    last = "STOP" if output and output[-1] == END else "LENGTH"
+    check_equal(reasons, ["UNSPECIFIED"] * len(output) + [last], name="the finish_reason of each piece")
+
+
+@pytest.mark.parametrize("call", ["Run", "Stream"])
+def test_task_5_a_client_that_leaves_cancels_its_future(lab, call):
+    """So gRPC tells a service that a client has cancelled or gone away, or that its deadline has passed."""
+
+    async def main() -> Future[list[int]]:
+        desk = Desk()
+        service, message = service_of(lab, desk), message_of(lab, text="ab")
+
+        async def read() -> None:
+            async for _ in await opened(service.Stream(message, Context())):
+                pass
+
+        task = asyncio.create_task(service.Run(message, Context()) if call == "Run" else read())
+        await first_of(desk.arrived.wait(), task)
+        await asyncio.to_thread(desk.taken[0][1], 3)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        assert task.cancelled(), f"{call} was cancelled, and has swallowed that"
+        return desk.taken[0][2]
+
+    assert run_async(main, call).cancelled(), (
+        f"{call} was cancelled, and the future was not: the batcher goes on for nobody, with a slot and its pages"
+    )
+
+
+async def next_of(stream: Any) -> Any:
+    return await anext(stream)
+
+
+def test_task_5_a_stream_that_is_closed_between_two_pieces_cancels_its_future(lab):
+    async def main() -> Future[list[int]]:
+        desk = Desk()
+        stream: Any = await opened(service_of(lab, desk).Stream(message_of(lab, text="ab"), Context()))
+        first = asyncio.create_task(next_of(stream))
+        await first_of(desk.arrived.wait(), first)
+        await asyncio.to_thread(desk.taken[0][1], 3)
+        check_equal(list((await first).token_ids), [3], name="the tokens of the first piece")
+        await stream.aclose()
+        return desk.taken[0][2]
+
+    assert run_async(main, "Stream").cancelled(), (
+        "the stream was closed after a piece, and its future goes on"
+    )
+
+
+# Task 5 over loopback: a whole server, real clients
+
+
+def test_task_5_over_grpc_two_hundred_at_once_get_what_each_gets_alone(lab):
+    requests = [new_request(lab, prompt_of(n % 9 + 1, seed=n), n * 7 % 8 + 1, (END,)) for n in range(200)]
+
+    async def ask(client: Loopback, n: int) -> list[int]:
+        fields: dict[str, Any] = {"ids": requests[n].prompt_ids, "max_tokens": requests[n].max_tokens}
+        if n % 2:
+            return await client.tokens(deadline=2 * LIMIT, **fields)
+        return list((await client.run(deadline=2 * LIMIT, **fields)).token_ids)
+
+    async def scenario(client: Loopback) -> None:
+        outputs = await asyncio.gather(*(ask(client, n) for n in range(200)))
+        for n, (output, request) in enumerate(zip(outputs, requests, strict=True)):
+            check_equal(output, wanted(request), name=f"the tokens of request {n}, among 200")
+
+    batcher = over_grpc(lab, scenario, slots=16, capacity=64, pages=80, max_queue=200)
+    check_equal(batcher.stats().finished, 200, name="finished, in the figures")
+
+
+def test_task_5_over_grpc_stream_and_run_give_the_same_text(lab):
+    async def scenario(client: Loopback) -> None:
+        for n in range(6):
+            fields: dict[str, Any] = {"text": "abcdefghijkl"[: 2 * n + 1], "max_tokens": 12}
+            reply = await client.run(**fields)
+            pieces = [piece async for piece in client.stream(**fields)]
+            found = "".join(piece.text for piece in pieces), pieces[-1].finish_reason
+            expected = reply.text, reply.finish_reason
+            check_equal(found, expected, name=f"text and finish_reason of Stream, against Run, for {fields}")
+
+    over_grpc(lab, scenario)
+
+
+def test_task_5_over_grpc_clients_that_cancel_leave_nothing_behind(lab):
+    chance = random.Random(7)
+    leaves = [chance.choice([0, 1, 2, 5, None]) for _ in range(40)]  # after so many pieces; None: stays
+    requests = [new_request(lab, prompt_of(n % 9 + 1, seed=n), 9, (END,)) for n in range(40)]
+
+    async def ask(client: Loopback, n: int) -> list[int]:
+        call = client.stream(ids=requests[n].prompt_ids, max_tokens=9)
+        tokens = list[int]()
+        if leaves[n] == 0:
+            call.cancel()
+            return tokens
+        async for piece in call:
+            tokens += piece.token_ids
+            if len(tokens) == leaves[n]:
+                call.cancel()
+                break
+        return tokens
+
+    async def scenario(client: Loopback) -> None:
+        outputs = await asyncio.gather(*(ask(client, n) for n in range(40)))
+        for n, request in enumerate(requests):
+            expected = wanted(request)[: leaves[n]]
+            check_equal(
+                outputs[n], expected, name=f"the tokens of request {n}, which leaves after {leaves[n]}"
+            )
+        await client.until(lambda stats: not stats.waiting + stats.running, "nobody waits or runs")
+
+    batcher = over_grpc(lab, scenario, slots=4)
+    stats = batcher.stats()
+    check_equal(
+        stats.finished + stats.cancelled, len(batcher.futures), name="finished and cancelled together"
+    )
+    check_equal(stats.failed, 0, name="failed: to cancel is no failure")
+
+
+def test_task_5_over_grpc_a_client_that_is_killed_frees_slot_and_pages(lab):
+    async def scenario(client: Loopback) -> None:
+        client.model.close()
+        message = message_of(lab, text="abc", max_tokens=50).SerializeToString()
+        method = f"/{lab.ragged.grpc_server.SERVICE}/Stream"
+        script = Path(__file__).with_name("killed_client.py")
+        process = Popen(
+            [sys.executable, str(script), client.server.address, method, message.hex()], stdout=PIPE
+        )
+        try:
+            assert process.stdout is not None
+            await client.runs()
+            client.model.let(1)
+            line = await asyncio.to_thread(process.stdout.readline)
+            check_equal(line, b"a piece\n", name="what the client's process says after the first step")
+            gone = asyncio.wrap_future(client.batcher.futures[0])
+        finally:
+            process.kill()
+            await asyncio.to_thread(process.communicate)
+        await asyncio.wait([gone], timeout=LIMIT)
+        assert gone.cancelled(), "the client's process is gone, and its future was not cancelled"
+        client.model.open()
+        await client.until(lambda stats: stats.cancelled == 1, "one request was cancelled")
+        check_equal(
+            client.batcher.stats().free_pages, 39, name="free pages, after the step that ran just then"
+        )
+        check_equal(
+            await client.tokens(text="ab", max_tokens=3), alone([0, 1], 3, (END,)), name="the next answer"
+        )
+
+    over_grpc(lab, scenario)
+
+
+POISON: list[dict[str, Any]] = [
+    {},
+    {"prompt": ""},
+    {"text": ""},
+    {"ids": []},
+    {"ids": [V]},
+    {"ids": [1, 2_000_000_000]},
+    {"text": "a" * 64},
+    {"text": "a", "max_tokens": 0},
+    {"text": "a", "top_p": 0.0},
+    {"text": "a", "temperature": float("nan")},
+    {"text": "a" * 30, "max_tokens": 30},
+]
+
+
+def test_task_5_over_grpc_poison_among_good_requests(lab):
+    """Too long, empty, unknown, senseless, more than the pages hold: each is told so, and nobody else notices."""
+
+    async def scenario(client: Loopback) -> None:
+        good = [asyncio.create_task(client.tokens(ids=[n, 3], max_tokens=6)) for n in range(8)]
+        for fields in POISON:
+            for call in (client.run(**fields), anext(aiter(client.stream(**fields)))):
+                code, details = await client.status(call)
+                check_equal(
+                    code, Code.INVALID_ARGUMENT, name=f"the status of {fields or 'a message without input'}"
+                )
+                assert details, f"{fields or 'a message without input'} was refused, and nobody says why"
+        raw = client.channel.unary_unary(f"/{lab.ragged.grpc_server.SERVICE}/Run")
+        code, _ = await client.status(
+            raw(b"\x0a\x02\xc3\x28", timeout=LIMIT)
+        )  # field 1, two bytes, not UTF-8
+        assert code in (Code.INTERNAL, Code.UNKNOWN), (
+            f"bytes that are no message, which gRPC itself refuses: {code}"
+        )
+        for n, task in enumerate(good):
+            check_equal(await task, alone([n, 3], 6, (END,)), name=f"the tokens of good request {n}")
+
+    batcher = over_grpc(lab, scenario, pages=18)
+    check_equal(batcher.stats().finished, 8, name="finished, in the figures")
+
+
+def test_task_5_over_grpc_a_failure_ends_its_own_call_only(lab):
+    """A sampler that raises harms its own request; a model that raises, those in slots."""
+
+    async def scenario(client: Loopback) -> None:
+        client.model.close()
+        bad = client.batcher.submit(new_request(lab, [2, 2], 9, sample=failing(OSError("a bad sampler"))))
+        first = [asyncio.create_task(client.tokens(ids=[n, 3], max_tokens=9)) for n in range(2)]
+        await client.until(lambda stats: stats.waiting + stats.running == 3, "three requests are there")
+        client.model.open()
+        for n, task in enumerate(first):
+            check_equal(await task, alone([n, 3], 9, (END,)), name="the tokens of those beside a bad sampler")
+        check_equal(outcome(bad), "OSError", name="how the request with the bad sampler has ended")
+
+        client.model.close()
+        calls = [client.run(ids=[n, 5], max_tokens=9), client.run(ids=[n, 6], max_tokens=9)]
+        statuses = [asyncio.create_task(client.status(call)) for call in calls]
+        await client.until(lambda stats: stats.waiting + stats.running == 2, "two requests are there")
+        client.model.fails_at = len(client.model.runs) + 1
+        client.model.open()
+        found = [(code, "KeyError" in details) for code, details in await asyncio.gather(*statuses)]
+        name = "the status of both that were in slots when the model failed, and whether it names the error"
+        check_equal(found, [(Code.INTERNAL, True)] * 2, name=name)
+        check_equal(
+            await client.tokens(ids=[4, 4], max_tokens=5), alone([4, 4], 5, (END,)), name="the next answer"
+        )
+
+    over_grpc(lab, scenario)
+
+
+def test_task_5_over_grpc_a_deadline_cancels_in_the_queue_and_in_a_slot(lab):
+    async def scenario(client: Loopback) -> None:
+        client.model.close()
+        short = [asyncio.create_task(client.status(client.run(text="ab", max_tokens=30, deadline=0.4)))]
+        await client.runs()
+        short.append(asyncio.create_task(client.status(client.run(text="cd", max_tokens=30, deadline=0.4))))
+        long = asyncio.create_task(client.tokens(text="ef", max_tokens=3))
+        client.model.let(2)
+        codes = [code for code, _ in await asyncio.gather(*short)]
+        name = "the status of a call in a slot and one in the queue, once their deadlines have passed"
+        check_equal(codes, [Code.DEADLINE_EXCEEDED] * 2, name=name)
+        client.model.open()
+        check_equal(
+            await long, alone([4, 5], 3, (END,)), name="the tokens of the one behind them, with time enough"
+        )
+        await client.until(lambda stats: not stats.waiting + stats.running, "nobody waits or runs")
+
+    stats = over_grpc(lab, scenario, slots=1).stats()
+    check_equal((stats.finished, stats.failed), (1, 0), name="finished and failed, in the figures")
+    assert stats.steps < 30, (
+        f"{stats.steps} steps: the model has gone on for those whose deadlines had passed"
+    )
+
+
+def so_many_wait(count: int, stats: Any) -> bool:
+    return stats.waiting == count
+
+
+def test_task_5_over_grpc_a_full_queue_says_so_at_once(lab):
+    async def scenario(client: Loopback) -> None:
+        client.model.close()
+        calls = [asyncio.create_task(client.tokens(ids=[1, 1], max_tokens=4))]
+        await client.runs()  # it has the slot; from here on they wait
+        for n in (2, 3):
+            calls.append(asyncio.create_task(client.tokens(ids=[n, n], max_tokens=4)))
+            await client.until(partial(so_many_wait, n - 1), f"{n - 1} requests wait")
+        for call in (client.run(text="a"), anext(aiter(client.stream(text="a")))):
+            code, details = await client.status(call)
+            check_equal(
+                code, Code.RESOURCE_EXHAUSTED, name="the status of a call while two wait, of two that may"
+            )
+            assert "2" in details, f"the details say how many wait, 2; they are {details!r}"
+        check_equal(await client.check(), "SERVING", name="health, while the model stands still")
+        client.model.open()
+        for n, call in enumerate(calls, 1):
+            check_equal(await call, alone([n, n], 4, (END,)), name=f"the tokens of request {n}")
+
+    check_equal(
+        over_grpc(lab, scenario, slots=1, max_queue=2).stats().refused, 2, name="refused, in the figures"
+    )
+
+
+def test_task_5_over_grpc_a_batcher_that_was_stopped_is_unavailable(lab):
+    async def scenario(client: Loopback) -> None:
+        client.model.close()
+        before = [asyncio.create_task(client.status(client.run(ids=[n, n], max_tokens=9))) for n in range(5)]
+        await client.until(lambda stats: stats.waiting + stats.running == 5, "five requests are there")
+        await client.runs()
+        client.batcher.stop(drain=False, timeout=0)
+        client.model.open()
+        codes = [code for code, _ in await asyncio.gather(*before)]
+        check_equal(codes, [Code.UNAVAILABLE] * 5, name="the status of calls that were not finished")
+        for call in (client.run(text="a"), anext(aiter(client.stream(text="a")))):
+            check_equal(
+                (await client.status(call))[0], Code.UNAVAILABLE, name="the status of a call after that"
+            )
+
+    over_grpc(lab, scenario)
+
+
+def test_task_5_over_grpc_shutting_down_lets_calls_finish(lab):
+    async def scenario(client: Loopback) -> None:
+        client.model.close()
+        watch = client.health.Watch(health_pb2.HealthCheckRequest(), timeout=LIMIT)
+        check_equal(
+            (await watch.read()).status, health_pb2.HealthCheckResponse.SERVING, name="health, serving"
+        )
+        calls = [asyncio.create_task(client.tokens(ids=[n, n], max_tokens=5)) for n in range(6)]
+        await client.until(lambda stats: stats.waiting + stats.running == 6, "six requests are there")
+        stopping = asyncio.create_task(client.server.stop(grace=LIMIT))
+        name = "health, while the server shuts down"
+        check_equal((await watch.read()).status, health_pb2.HealthCheckResponse.NOT_SERVING, name=name)
+        watch.cancel()
+        client.model.open()
+        for n, call in enumerate(calls):
+            check_equal(
+                await call, alone([n, n], 5, (END,)), name=f"the tokens of request {n}, asked before the stop"
+            )
+        await stopping
+        check_equal(
+            (await client.status(client.run(text="a")))[0], Code.UNAVAILABLE, name="a call after the stop"
+        )
+
+    check_equal(over_grpc(lab, scenario, slots=2).stats().finished, 6, name="finished, in the figures")
+
+
+def test_task_5_over_grpc_when_the_grace_is_over_calls_end(lab):
+    async def scenario(client: Loopback) -> None:
+        client.model.close()
+        calls = [client.run(ids=[n, n], max_tokens=40) for n in range(3)]
+        streams = [anext(aiter(client.stream(ids=[n, 9], max_tokens=40))) for n in range(3)]
+        statuses = [asyncio.create_task(client.status(call)) for call in (*calls, *streams)]
+        await client.until(lambda stats: stats.waiting + stats.running == 6, "six requests are there")
+        stopping = asyncio.create_task(client.server.stop(grace=0.05))
+        codes = {code for code, _ in await asyncio.gather(*statuses)}
+        assert codes <= {Code.UNAVAILABLE, Code.CANCELLED}, f"the calls have ended with {codes}"
+        client.model.open()
+        async with asyncio.timeout(LIMIT):
+            await stopping
+
+    stats = over_grpc(lab, scenario, slots=2).stats()
+    check_equal(
+        (stats.finished, stats.steps <= 2), (0, True), name="finished, and whether the model stopped soon"
+    )
+
+
+def test_task_5_over_grpc_health_and_reflection(lab):
+    async def scenario(client: Loopback) -> None:
+        service = lab.ragged.grpc_server.SERVICE
+        check_equal(await client.check(), "SERVING", name="health of the server")
+        check_equal(await client.check(service), "SERVING", name=f"health of {service}")
+        stub = reflection_pb2_grpc.ServerReflectionStub(client.channel)
+        question = reflection_pb2.ServerReflectionRequest(list_services="")
+        answers = [answer async for answer in stub.ServerReflectionInfo(iter([question]), timeout=LIMIT)]
+        names = [each.name for each in answers[0].list_services_response.service]
+        assert service in names, f"the server tells that it serves {names}; {service} is missing"
+        check_equal(
+            await client.tokens(text="abc", max_tokens=4), alone([0, 1, 2], 4, (END,)), name="an answer"
+        )
+
+    over_grpc(lab, scenario)
