@@ -1117,7 +1117,7 @@ def test_task_5_an_answer_that_fails_ends_the_call(lab, call):
 
 
 def test_task_5_a_piece_comes_with_each_token(lab):
-    """Tokens come from another thread, as from the batcher's. In debug mode asyncio objects when that one touches it."""
+    """Tokens come from another thread, as from the batcher's; asyncio's debug mode objects if that touches it."""
     output, texts = [7, HALVES[0], HALVES[1], 4, END], ["h", "", "é", "e", ""]
 
     async def main() -> list[Any]:
