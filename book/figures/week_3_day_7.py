@@ -1,0 +1,181 @@
+"""The life of four queries: a real batcher's loop, step by step, with who waits, who runs, and who holds which page."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+from style import COLOURS, PALE, arrow, diagram, label, save
+
+from tiny_llm.batch import Request
+from tiny_llm.paged.pool import KvPool
+from tiny_llm.ragged.batcher import Batcher
+from tiny_llm.ragged.decode_state import DecodeState
+from tiny_llm.ragged.sampling_state import SamplingState
+
+P, N, SLOTS, CAPACITY = 4, 8, 2, 8
+COLOUR = {"A": "blue", "B": "orange", "C": "green", "D": "purple"}
+LEFT, WIDTH = 1.42, 0.78
+
+
+@dataclass
+class Moment:
+    """One step: what was seen when the model had run, before anybody left."""
+
+    waiting: list[str]
+    issued: list[tuple[str, int]]  # by slot: who, and how many tokens; ("", 0) where nobody is
+    owners: list[str]  # of each page but the null page; "" where it is free
+    told: list[str]  # who got a token
+    arrived: list[str]  # in the course of the step
+    cancelled: list[str]
+    ended: list[str]
+
+
+class Recorder(Batcher):
+    """Notes every step."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.moments: list[Moment] = []
+        self.names: dict[Future[list[int]], str] = {}
+        self.told: list[str] = []
+        self.arrived: list[str] = []
+        self.cancels: list[str] = []
+
+    def step(self) -> None:
+        self.told, self.arrived, self.cancels = [], [], []
+        before = list(self.state.position)
+        waiting = [self.names[ticket.future] for ticket in self.request_queue]
+        super().step()
+        names = ["" if ticket is None else self.names[ticket.future] for ticket in self.tickets]
+        counts = [now - was for now, was in zip(self.state.position, before, strict=True)]
+        owners = [""] * (N - 1)
+        for name, row in zip(names, self.state.pages.page_indices.tolist(), strict=True):
+            for page in row:
+                if page:
+                    owners[page - 1] = name
+        issued = list(zip(names, counts, strict=True))
+        self.moments.append(Moment(waiting, issued, owners, self.told, self.arrived, self.cancels, []))
+
+    def leave(self) -> None:
+        before = [ticket for ticket in self.tickets if ticket is not None]
+        super().leave()
+        left = [ticket for ticket in before if ticket not in self.tickets]
+        self.moments[-1].ended = [
+            self.names[ticket.future] for ticket in left if not ticket.future.cancelled()
+        ]
+
+
+def record() -> list[Moment]:
+    """The chapter's four requests: C waits for a slot, B's client leaves after two tokens, D comes later."""
+    model: Any = SimpleNamespace(
+        config=SimpleNamespace(num_layers=1, num_kv_heads=1, head_dim=1, max_positions=64),
+        embedding=SimpleNamespace(weight=torch.zeros(1, 1)),
+        hidden=lambda tokens, positions, caches: torch.zeros(*tokens.shape, 1),
+        logits=lambda hidden: torch.zeros(*hidden.shape[:-1], 10),
+    )
+    pages = DecodeState(KvPool(model.config, N, P), SLOTS, N - 1)
+    batcher = Recorder(model, SamplingState(pages, 64), CAPACITY)
+    futures: dict[str, Future[list[int]]] = {}
+
+    def submit(name: str, prompt: int, count: int) -> None:
+        def listen(token: int) -> None:
+            batcher.told.append(name)
+            if name == "B" and len(tokens[name]) == 1:
+                batcher.cancels.append("B")
+                futures["B"].cancel()
+            if name == "A" and len(tokens[name]) == 2:
+                batcher.arrived.append("D")
+                submit("D", 9, 2)
+            tokens[name].append(token)
+
+        tokens[name] = []
+        futures[name] = batcher.submit(Request([1] * prompt, count), listen)
+        batcher.names[futures[name]] = name
+
+    tokens: dict[str, list[int]] = {}
+    for name, prompt, count in (("A", 6, 4), ("B", 5, 9), ("C", 3, 3)):
+        submit(name, prompt, count)
+    batcher.start()
+    for name in "ACD":  # A's third token submits D, so C, which takes longer, ends after that
+        futures[name].result()
+    batcher.stop()
+    return batcher.moments
+
+
+def draw() -> None:
+    moments = record()
+    fig, ax = diagram(height=4.55)
+    tops = {"clients": 3.72, "event loop": 3.2, "queue": 2.68, "slot 0": 2.16, "slot 1": 1.76, "pages": 0.2}
+    label(ax, 0.1, 4.32, "step", align="left", size=8.5, colour="muted")
+    for name, y in tops.items():
+        if name != "pages":
+            label(ax, 0.1, y + 0.16, name, align="left", bold=True, size=8.5)
+    label(ax, 0.1, 1.38, "pages", align="left", bold=True, size=8.5)
+    label(ax, 0.1, 3.2, "hands tokens on", align="left", size=7.5, colour="muted")
+    for y, text in ((1.18, "who holds which,"), (1.02, "before anybody"), (0.86, "leaves")):
+        label(ax, 0.1, y, text, align="left", size=7.5, colour="muted")
+    for n, moment in enumerate(moments):
+        x = LEFT + n * WIDTH
+        label(ax, x + (WIDTH - 0.1) / 2, 4.32, str(n + 1), size=8.5, colour="muted")
+        _clients(ax, x, tops, moment)
+        _cells(ax, x, tops["queue"], moment.waiting)
+        for slot, (name, count) in enumerate(moment.issued):
+            _cell(ax, x, tops[f"slot {slot}"], WIDTH - 0.1, 0.32, name, f"{name} +{count}" if name else "")
+        for page, owner in enumerate(moment.owners):
+            _cell(ax, x, tops["pages"] + (len(moment.owners) - 1 - page) * 0.19, WIDTH - 0.1, 0.17, owner, owner)
+    first = LEFT - 0.34
+    for n, name in enumerate("ABC"):
+        _mark(ax, first + (n - 1) * 0.17, tops["clients"] + 0.3, name)
+    label(ax, first, tops["clients"] + 0.1, "submit", size=7.5, colour="muted")
+    save(fig, "week_3_day_7")
+
+
+def _clients(ax: Axes, x: float, tops: dict[str, float], moment: Moment) -> None:
+    """What clients hear and do in the course of a step; the letters in the lane below are tokens on their way."""
+    places = {name: x + 0.14 + 0.2 * n for n, name in enumerate(dict.fromkeys(moment.told))}
+    for name, at in places.items():
+        _mark(ax, at, tops["event loop"] + 0.16, name)
+        arrow(ax, (at, tops["event loop"] + 0.27), (at, tops["clients"] + 0.08), colour=COLOUR[name])
+        if name in moment.ended:
+            label(ax, at, tops["clients"] + 0.2, "end", size=7.5, colour=COLOUR[name], bold=True)
+        if name in moment.cancelled:
+            label(ax, at + 0.1, tops["clients"] + 0.2, "cancel", size=7.5, colour="red", bold=True)
+    for name in moment.arrived:
+        label(ax, x + 0.34, tops["clients"] + 0.42, f"submit {name}", size=7.5, colour=COLOUR[name], bold=True)
+
+
+def _cells(ax: Axes, x: float, y: float, names: list[str]) -> None:
+    """The queue, its first on the left."""
+    for n, name in enumerate(names):
+        _cell(ax, x + n * 0.3, y, 0.27, 0.32, name, name)
+
+
+def _mark(ax: Axes, x: float, y: float, name: str) -> None:
+    label(ax, x, y, name, size=8.5, colour=COLOUR[name], bold=True)
+
+
+def _cell(ax: Axes, x: float, y: float, width: float, height: float, name: str, text: str) -> None:
+    colour = COLOUR.get(name, "")
+    ax.add_patch(
+        Rectangle(
+            (x, y),
+            width,
+            height,
+            facecolor=PALE[colour] if colour else COLOURS["paper"],
+            edgecolor=COLOURS[colour or "line"],
+            linewidth=0.9,
+            linestyle="-" if colour else (0, (2, 2)),
+        )
+    )
+    if text:
+        label(ax, x + width / 2, y + height / 2, text, size=8.5 if height > 0.2 else 7)
+
+
+if __name__ == "__main__":
+    draw()
