@@ -1,0 +1,80 @@
+"""What a server knows about itself: counts, and how long its requests wait (given code)."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+RECENT = 1000
+"""So many of the newest times count: a server that runs for weeks must not remember all."""
+
+
+@dataclass(frozen=True)
+class Stats:
+    """A batcher at one moment. Times are in seconds, None while there are none."""
+
+    waiting: int  # requests in the queue
+    running: int  # requests in slots
+    slots: int
+    free_pages: int
+    pages: int  # in all, the null page left out
+    finished: int  # requests that got their whole answer, since the start; likewise:
+    cancelled: int
+    failed: int
+    refused: int  # for want of room in the queue
+    tokens: int  # generated
+    steps: int  # runs of the model
+    occupancy: float | None  # share of the capacity that recent steps used
+    first_token: float | None  # mean time from arrival to the first token, of recent requests
+    first_token_95: float | None  # 95 of 100 had it by then
+    per_token: float | None  # mean time between two tokens of one request
+
+
+@dataclass
+class Metrics:
+    """Counts and recent times. One thread writes them; the numbers may be read from any."""
+
+    finished: int = 0
+    cancelled: int = 0
+    failed: int = 0
+    refused: int = 0
+    tokens: int = 0
+    steps: int = 0
+    occupancies: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
+    first_tokens: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
+    gaps: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
+
+    def step(self, issued: int, capacity: int) -> None:
+        """Note a run of the model over so many tokens, of so many that there was room for."""
+        self.steps += 1
+        self.occupancies.append(issued / capacity)
+
+    def token(self, since: float, first: bool) -> float:
+        """Note a token.
+
+        Args:
+            since: when the request came, or when the token before this one did (``time.perf_counter``).
+            first: whether it is the request's first.
+
+        Returns:
+            when it came.
+        """
+        now = time.perf_counter()
+        self.tokens += 1
+        (self.first_tokens if first else self.gaps).append(now - since)
+        return now
+
+
+def mean(values: Iterable[float]) -> float | None:
+    """The average, or None of nothing. Takes a copy first, for another thread may be adding to them."""
+    copy = list(values)
+    return sum(copy) / len(copy) if copy else None
+
+
+def percentile(values: Iterable[float], percent: float) -> float | None:
+    """The least of the values that so many percent of them don't exceed, or None of nothing."""
+    ordered = sorted(values)
+    rank = -(-len(ordered) * percent // 100)
+    return ordered[max(0, int(rank) - 1)] if ordered else None
