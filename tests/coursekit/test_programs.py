@@ -93,7 +93,7 @@ def test_a_seed_draws_the_same_raw_continuation_twice() -> None:
         ),
         (
             ("batch-main", "--impl", "solution", "--stage", "warp"),
-            "there is no stage 'warp'; there are: kernel",
+            "there is no stage 'warp'; there are: ragged, kernel",
         ),
         (
             (*PAGED, "--attention", "cpu", "--dtype", "float16"),

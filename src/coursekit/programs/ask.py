@@ -90,9 +90,9 @@ def _explain(error: grpc.RpcError, address: str, timeout: float | None, begun: b
     """What went wrong, and what to do about it."""
     if begun:
         print(file=sys.stdout, flush=True)  # the answer's last line is not complete
-    code, details = error.code(), error.details()
-    if code == grpc.StatusCode.UNAVAILABLE and not begun:
-        return f"no server answers on {address} ({details}); start one with: pdm run serve"
+    code, details = error.code(), error.details() or ""
+    if code == grpc.StatusCode.UNAVAILABLE and "connect" in details:
+        return f"no server answers on {address}; start one with: pdm run serve"
     if code == grpc.StatusCode.DEADLINE_EXCEEDED:
         return (
             f"the answer was not complete after {timeout:g} s; give it more with --timeout, or leave that out"

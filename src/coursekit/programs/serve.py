@@ -21,7 +21,7 @@ from coursekit.programs.stages import SERVED_DAY
 from coursekit.running.import_path import Impl
 
 if TYPE_CHECKING:
-    from tiny_llm.ragged.grpc_server import Server
+    from tiny_llm.ragged.batcher import Batcher
 
 PORT = 50051
 SECONDS_BETWEEN = 0.25
@@ -61,35 +61,35 @@ def serve(
         warm_up(attention, engine.model)
         state = make_state(engine.model, slots, pages, pages, attention)
         from tiny_llm.ragged.batcher import Batcher
-        from tiny_llm.ragged.grpc_server import Server
 
-        server = Server(Batcher(engine.model, state, capacity, queue), engine.tokenizer, port=port)
-        view = ServeView(console, watch)
-        asyncio.run(_serve(server, engine, view, grace))
+        batcher = Batcher(engine.model, state, capacity, queue)
+        asyncio.run(_serve(batcher, engine, port, ServeView(console, watch), grace))
 
 
-async def _serve(server: Server, engine: Engine, view: ServeView, grace: float) -> None:
+async def _serve(batcher: Batcher, engine: Engine, port: int, view: ServeView, grace: float) -> None:
     """Serve until this task is cancelled, which is what Ctrl-C does."""
+    from tiny_llm.ragged.grpc_server import Server
+
+    server = Server(batcher, engine.tokenizer, port=port)
     try:
         address = await server.start()
-    except RuntimeError:
+    except OSError as error:
         raise CourseError(
-            f"can't listen on {server.address}: is another server running? Choose another port with --port, "
-            "or 0 for any that is free"
+            f"{error}: is another server running? Choose another port with --port, or 0 for any that is free"
         ) from None
     task = asyncio.current_task()
     with suppress(NotImplementedError, AttributeError):  # Windows has no such handlers
         assert task is not None
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    view.started(address, PORT, server.batcher.stats())
+    view.started(address, PORT, batcher.stats())
     try:
         with view:
-            while server.batcher.thread.is_alive():
-                view.show(server.batcher.stats())
+            while batcher.thread.is_alive():
+                view.show(batcher.stats())
                 await asyncio.sleep(SECONDS_BETWEEN)
         raise CourseError("the batcher's thread has ended; what it died of is above")
     except asyncio.CancelledError:
-        view.stopping(server.batcher.stats(), grace)
+        view.stopping(batcher.stats(), grace)
     finally:
         await server.stop(grace)
-    view.stopped(server.batcher.stats())
+    view.stopped(batcher.stats())

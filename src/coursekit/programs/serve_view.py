@@ -20,14 +20,14 @@ NOTHING = "–"
 class ServeView:
     """Says where the server is and how it ended; in between, if wanted, what it is doing.
 
-    In a terminal that is a table that stays in place, elsewhere a line each time that something has changed.
+    In a terminal that is a table that stays in place, elsewhere a line each time that requests have come or gone.
     """
 
     def __init__(self, console: Console, watch: bool) -> None:
         self._console = console
         self._watch = watch
         self._live: Live | None = None
-        self._last = ""
+        self._last: tuple[int, ...] = ()
         if watch and console.is_terminal and not console.is_dumb_terminal:
             self._live = Live(console=console, auto_refresh=False, transient=True)
 
@@ -55,9 +55,9 @@ class ServeView:
         """How things stand."""
         if self._live is not None:
             self._live.update(table(stats), refresh=True)
-        elif self._watch and line(stats) != self._last:
-            self._last = line(stats)
-            self._console.print(self._last, soft_wrap=True)
+        elif self._watch and _requests(stats) != self._last:
+            self._last = _requests(stats)
+            self._console.print(line(stats), soft_wrap=True)
 
     def stopping(self, stats: Stats, grace: float) -> None:
         """What it still has to finish."""
@@ -91,7 +91,7 @@ def table(stats: Stats) -> Table:
         "first token after", _seconds(stats.first_token), "", f"95 % by {_seconds(stats.first_token_95)}"
     )
     made.add_row("then one every", _seconds(stats.per_token), "", f"{stats.tokens:,} tokens so far")
-    made.add_row("requests", str(stats.finished), "", _counts(stats))
+    made.add_row("requests", "", "", _counts(stats))
     return made
 
 
@@ -102,6 +102,10 @@ def line(stats: Stats) -> str:
         f"pages {stats.pages - stats.free_pages}/{stats.pages} · first token {_seconds(stats.first_token)} · "
         f"then every {_seconds(stats.per_token)} · {_counts(stats)}"
     )
+
+
+def _requests(stats: Stats) -> tuple[int, ...]:
+    return (stats.waiting, stats.running, stats.finished, stats.cancelled, stats.failed, stats.refused)
 
 
 def _counts(stats: Stats) -> str:
