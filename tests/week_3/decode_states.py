@@ -69,7 +69,7 @@ def pages_of(state: Any) -> list[list[int]]:
     return [[page for page in row if page] for row in state.page_indices.tolist()]
 
 
-def refused(state: Any, error: type[Exception], call: Any, *, name: str) -> Exception:
+def refused(state: Any, error: type[Exception], call: Any, *, name: str) -> BaseException:
     """The call raises such an error and changes nothing; the error."""
     __tracebackhide__ = True
     before = tables(state)
@@ -101,13 +101,9 @@ class Account:
         name = (
             f"allocate({list(q_lens)}), with {self.lengths} tokens in {[len(has) for has in self.held]} pages"
         )
-        error = (
-            ValueError
-            if max(wanted) > self.most
-            else self.out_of_blocks
-            if sum(lacking) > len(self.free)
-            else None
-        )
+        error = self.out_of_blocks if sum(lacking) > len(self.free) else None
+        if max(wanted) > self.most:  # that can never be, whatever is free
+            error = ValueError
         if error is not None:
             refused(self.state, error, lambda: self.state.allocate(q_lens), name=name)
             return False
