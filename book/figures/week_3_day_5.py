@@ -1,6 +1,8 @@
 """The tables of a batch and where a step's tokens go; pages reserved and pages held: from the real code."""
 
+from collections.abc import Sequence
 from types import SimpleNamespace
+from typing import Any
 
 import torch
 from matplotlib.axes import Axes
@@ -9,7 +11,7 @@ from style import COLOURS, PALE, arrow, diagram, label, new_figure, save
 
 from tiny_llm.batch import Request
 from tiny_llm.paged.allocator import NULL_BLOCK, BlockAllocator
-from tiny_llm.paged.batch import PagedBatch, batch_generate_paged
+from tiny_llm.paged.batch import PagedBatch, Running, batch_generate_paged
 from tiny_llm.paged.metadata import ForwardMeta
 from tiny_llm.paged.pool import KvPool, blocks_for
 from tiny_llm.ragged.decode_state import DecodeState
@@ -18,7 +20,7 @@ P, N, M = 4, 11, 4
 NAMES = "ABCD"
 SERIES = ("purple", "blue", "orange", "green")
 STEP = [0, 1, 2, 3]  # tokens that each slot brings
-CONFIG = SimpleNamespace(num_layers=1, num_kv_heads=1, head_dim=1, max_positions=1024)
+CONFIG: Any = SimpleNamespace(num_layers=1, num_kv_heads=1, head_dim=1, max_positions=1024)
 END = 3  # what the requests of the second picture end with
 
 
@@ -170,11 +172,11 @@ def history() -> tuple[list[int], list[int]]:
     held: list[int] = []
     pool, allocator = KvPool(CONFIG, 241, 16), BlockAllocator(241)
 
-    def hidden(tokens: torch.Tensor, positions: torch.Tensor, caches: list) -> torch.Tensor:
+    def hidden(tokens: torch.Tensor, positions: torch.Tensor, caches: Any) -> torch.Tensor:
         reserved.append(sum(map(bool, allocator.references)))
         return torch.zeros(*tokens.shape, 1)
 
-    model = SimpleNamespace(
+    model: Any = SimpleNamespace(
         config=CONFIG,
         embedding=SimpleNamespace(weight=torch.zeros(1, 1)),
         hidden=hidden,
@@ -186,7 +188,7 @@ def history() -> tuple[list[int], list[int]]:
     batch = PagedBatch(model, pool, allocator, max_running=16, chunk_size=128)
     state = DecodeState(pool, num_slots=16, max_pages=15)
 
-    def observe(plan: list) -> None:
+    def observe(plan: Sequence[tuple[Running, int]]) -> None:
         counts = {id(each.request): count for each, count in plan}
         q_lens = [counts.get(id(request), 0) for request in requests]
         state.allocate(q_lens)
