@@ -1,0 +1,1 @@
+"""Ragged batches: the memory of a step, its tokens, and a server around them (Week 3)."""

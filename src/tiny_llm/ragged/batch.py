@@ -1,0 +1,57 @@
+"""Ragged batching: one step that prefills some requests and decodes others, and a batch of them (Day 3.6)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from tiny_llm.batch import Request
+from tiny_llm.model import Transformer
+from tiny_llm.ragged.forward import forward
+from tiny_llm.ragged.sampling_state import SamplingState
+
+
+def mixed_step(model: Transformer, state: SamplingState, capacity: int) -> list[int]:
+    """Run the model once, on as many tokens as fit; whoever has none due after it gets its next one.
+
+    The head runs once, on the rows that are sampled, or not at all. If the model fails, no token counts as issued: the
+    step may be tried again.
+
+    Args:
+        model: the model.
+        state: the requests.
+        capacity: how many tokens the step has room for.
+
+    Returns:
+        how many tokens each slot issued; all 0, and the model was not run, if no slot had any due.
+
+    Raises:
+        ValueError: the capacity is below 1.
+    """
+    raise NotImplementedError("Week 3 Day 6 Task 4: A mixed step")
+
+
+def batch_generate_ragged(
+    model: Transformer,
+    state: SamplingState,
+    requests: Sequence[Request],
+    capacity: int = 128,
+    observe: Callable[[Sequence[Request | None], Sequence[int]], None] = lambda requests, lens: None,
+) -> list[list[int]]:
+    """Bring all requests to their ends; whoever waits takes a slot as soon as one is idle.
+
+    Args:
+        model: the model.
+        state: with idle slots only; all are idle again at the end, however that comes.
+        requests: what to generate. One that can't ever run gets its ``error`` set and stays without output; the
+            others go on.
+        capacity: how many tokens a step has room for.
+        observe: called after each step with the request in each slot and how many tokens it issued.
+
+    Returns:
+        the output of each request, in the order of ``requests``.
+
+    Raises:
+        ValueError: the capacity is below 1, and there is something to run.
+    """
+    raise NotImplementedError("Week 3 Day 6 Task 5: Ragged batching")

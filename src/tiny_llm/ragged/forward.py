@@ -1,0 +1,69 @@
+"""One run of the model over the new tokens of a batch's slots (Day 3.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from tiny_llm.kv_cache import LayerCache
+from tiny_llm.model import Transformer
+from tiny_llm.paged.metadata import ForwardMeta
+from tiny_llm.ragged.decode_state import DecodeState
+
+
+class RaggedCache(LayerCache):
+    """One layer of a batch's pages in one step, as the model sees it."""
+
+    def __init__(self, state: DecodeState, layer: int, meta: ForwardMeta) -> None:
+        """Look at one layer, for one step."""
+        self.state = state
+        self.layer = layer
+        self.meta = meta
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+        """Turn the model's axes, let the state do the rest, and turn back.
+
+        Args:
+            query: [1, H, T, D], the tokens of all slots in one row.
+            key: [1, Hkv, T, D]; value likewise.
+            scale: what to multiply the scores by.
+
+        Returns:
+            [1, H, T, D].
+        """
+        query, key, value = (x[0].transpose(0, 1) for x in (query, key, value))
+        out = self.state.update_decode_state_and_compute_attn(self.layer, self.meta, query, key, value, scale)
+        return out.transpose(0, 1)[None]
+
+
+def forward(model: Transformer, state: DecodeState, tokens: Sequence[int], q_lens: Sequence[int]) -> Tensor:
+    """Run the model once over the new tokens of some slots: allocate, run, advance.
+
+    If the model fails, no length has changed; pages that were allocated stay with their slots.
+
+    Args:
+        model: the model; tokens and metadata go where its embedding is.
+        state: the pages.
+        tokens: the T token ids of all slots, one slot's after the other's.
+        q_lens: how many of them are each slot's; 0: it takes no part. They add up to T, 1 or more.
+
+    Returns:
+        [slots that take part, E]: of each, what ``model.hidden`` gives for its last token.
+
+    Raises:
+        OutOfBlocks: too few pages are free; nothing has changed.
+        ValueError: ``q_lens`` don't add up to T, or are not what :meth:`DecodeState.allocate` takes.
+    """
+    if not 0 < len(tokens) == sum(q_lens):
+        raise ValueError(
+            f"{len(tokens)} tokens for slots that bring {sum(q_lens)} together: at least 1, and as many"
+        )
+    device = model.embedding.weight.device
+    state.allocate(q_lens)
+    meta = state.metadata(q_lens, device)
+    caches = [RaggedCache(state, layer, meta) for layer in range(model.config.num_layers)]
+    hidden = model.hidden(torch.tensor([tokens], device=device), meta.positions, caches)
+    state.advance(q_lens)
+    return hidden[0, meta.last_rows]
