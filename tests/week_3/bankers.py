@@ -10,7 +10,7 @@ from .pages import blocks_needed
 
 
 def all_can_end(free: int, held: Sequence[int], most: Sequence[int]) -> bool:
-    """Whether each in line, the first one first, finds what it may still need, and then gives back all that it holds."""
+    """Whether each in line, the first one first, finds what it may still need, and gives back all that it holds."""
     for holds, needs in zip(held, most, strict=True):
         if needs - holds > free:
             return False
@@ -78,7 +78,7 @@ class Plan:
         return self
 
     def _has_place(self, place: int) -> bool:
-        """Whether the next token of the one at `place` has room; a page is taken for it if need be, and if it may be."""
+        """Whether the next token of the one at `place` has room; a page is taken for it if it needs and may have one."""
         seat = self.line[place]
         if blocks_needed(seat.position + self.lens[seat.slot] + 1, self.P) <= seat.held:
             return True

@@ -18,12 +18,14 @@ FIGURE = SimpleNamespace(num_layers=LAYERS, num_kv_heads=1, head_dim=2)
 
 
 class MixedModel(RaggedModel):
-    """The model whose attention reads the pages token by token, behind Day 3.5's caches; it refuses to run for ever."""
+    """The model whose attention reads pages token by token, behind Day 3.5's caches; it refuses to run for ever."""
 
     most_runs = 400
 
     def hidden(self, tokens: Any, positions: Any, caches: Any = None) -> Any:
-        assert len(self.runs) < self.most_runs, f"{self.most_runs} runs of the model, and there is no end to it"
+        assert len(self.runs) < self.most_runs, (
+            f"{self.most_runs} runs of the model, and there is no end to it"
+        )
         return super().hidden(tokens, positions, caches)
 
     def _accept(self, caches: Any) -> None:
@@ -80,7 +82,7 @@ def books(state: Any) -> dict[str, Any]:
         "the positions": list(state.position),
         "the lengths of the prompts": list(state.input_lens),
         "who has come so far": state.pushed,
-        "the order of those in line": [slot for slot in state.line],
+        "the order of those in line": list(state.line),
         "the pages of the slots": state.pages.page_indices.tolist(),
         "the tokens in the pages": state.pages.lengths.tolist(),
         "the free pages": list(state.pages.available_page_indices),
@@ -219,5 +221,3 @@ def run_all(
     outputs = lab.ragged.batch.batch_generate_ragged(model, state, requests, capacity, watch)
     check_idle(state, when="at the end")
     return outputs
-
-

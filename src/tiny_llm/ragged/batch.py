@@ -14,8 +14,8 @@ from tiny_llm.ragged.sampling_state import SamplingState
 def mixed_step(model: Transformer, state: SamplingState, capacity: int) -> list[int]:
     """Run the model once, on as many tokens as fit; whoever has none due after it gets its next one.
 
-    The head runs once, on the rows that are sampled, or not at all. If the model fails, no token counts as issued: the
-    step may be tried again.
+    The head runs once, on the rows that are sampled, or not at all. If the model fails, no token counts as issued:
+    the step may be tried again.
 
     Args:
         model: the model.
