@@ -67,7 +67,8 @@ def run() -> list[Step]:
     steps = []
 
     def observe(slots: Sequence[Request | None], lens: Sequence[int]) -> None:
-        tokens, pages = [], [None] * PAGES
+        tokens: list[Token] = []
+        pages: list[int | None] = [None] * PAGES
         for slot, request in enumerate(slots):
             if request is None:
                 continue
@@ -100,8 +101,8 @@ def draw() -> None:
 
 def _steps(steps: list[Step]) -> None:
     """A line a step: the row that the model runs on, and the pages after it."""
-    fig, ax = diagram(height=4.35)
-    left, right, top, cell, gap = 0.75, 4.75, 3.55, 0.42, 0.11
+    fig, ax = diagram(height=4.75)
+    left, right, top, cell, gap = 0.75, 4.75, 3.95, 0.42, 0.11
     small = 0.235
     edge = left + CAPACITY * cell
     label(ax, left, top + 0.62, "tokens of the step, one row", align="left", size=8.5)
@@ -127,7 +128,10 @@ def _steps(steps: list[Step]) -> None:
                 _box(ax, x, y, small, height, PALE[name], COLOURS[name])
                 label(ax, x + small / 2, y + height / 2, NAMES[holder], size=7.5)
     ax.plot([edge + 0.04] * 2, [bottom - 0.06, top + height + 0.1], color=COLOURS["red"], linewidth=1.6)
-    _legend(ax, left, 0.16)
+    _legend(ax, left, 0.52)
+    sums = run_of_day_2()
+    words = f"Day 3.2 on the same pages: {len(sums)} steps of {', '.join(map(str, sums))} tokens"
+    label(ax, left, 0.24, words, align="left", size=8.5)
     save(fig, "week_3_day_6")
 
 
@@ -184,7 +188,8 @@ def _panel(ax: Axes, left: float, title: str, budget: PageBudget, free: int, hel
     for place, holds in enumerate(held):
         y = top - place * 0.52
         label(ax, left + 0.1, y + cell / 2, NAMES[place], bold=True, colour=SERIES[place], size=10)
-        owners = [None] * free + [n for n in range(place) for _ in range(held[n])]
+        owners: list[int | None] = [None] * free
+        owners += [n for n in range(place) for _ in range(held[n])]
         lacks = MOST[place] - holds
         assert len(owners) - lacks == budget.spare[place]
         for n, owner in enumerate(owners):

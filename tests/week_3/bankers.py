@@ -78,7 +78,7 @@ class Plan:
         return self
 
     def _has_place(self, place: int) -> bool:
-        """Whether the next token of the one at `place` has room; a page is taken for it if it needs and may have one."""
+        """Whether the next token of the one at `place` has room; it takes a page if it needs one and may have it."""
         seat = self.line[place]
         if blocks_needed(seat.position + self.lens[seat.slot] + 1, self.P) <= seat.held:
             return True

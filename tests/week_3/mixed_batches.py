@@ -10,7 +10,7 @@ from week_1 import numpy_model
 from week_2.continuous import new_request, prompt_of
 from week_2.reading_model import LAYERS, alone
 
-from .bankers import held_by, lens_of, plan_for
+from .bankers import all_can_end, held_by, lens_of, line_of, plan_for
 from .batch_model import RaggedModel
 from .pages import blocks_needed, spoil
 
@@ -119,6 +119,16 @@ def check_step(state: Any, lens: Sequence[int], capacity: int, when: str) -> Non
     assert plan.short_of_pages or sum(lens) == full, f"{told}: {sum(lens)} tokens, and {full} would fit"
 
 
+def check_nobody_stranded(state: Any, when: str) -> None:
+    """Whatever is held now: if each runs to its end, the first in line first, each finds the pages that it needs."""
+    __tracebackhide__ = True
+    line, free = line_of(state), len(state.pages.available_page_indices)
+    held, most = [each.held for each in line], [each.most for each in line]
+    assert all_can_end(free, held, most), (
+        f"{when}: {free} pages free, those in line hold {held} and may need {most}: not all of them can end"
+    )
+
+
 def dry_step(state: Any, capacity: int, choose: Callable[[Sequence[int]], int], when: str) -> list[int]:
     """Plan a step and do by hand what a model would bring: who has no token due after it gets one."""
     __tracebackhide__ = True
@@ -127,6 +137,7 @@ def dry_step(state: Any, capacity: int, choose: Callable[[Sequence[int]], int], 
     state.pages.allocate(lens)
     state.pages.advance(lens)
     state.pages.check()
+    check_nobody_stranded(state, f"after {when}")
     for slot, count in enumerate(lens):
         state.position[slot] += count
         request = state.requests[slot]
@@ -203,6 +214,7 @@ class Watch:
         assert lengths == self.state.position, (
             f"{when}: slots have issued {self.state.position} tokens, and {lengths} are in their pages"
         )
+        check_nobody_stranded(self.state, f"after {when}")
         held = held_by(self.state)
         idle = [slot for slot, each in enumerate(slots) if each is None and held[slot]]
         assert not idle, f"{when}: slots {idle} are idle and hold pages"
