@@ -76,6 +76,7 @@ def test_a_server_answers_refuses_and_finishes_what_runs_when_it_is_told_to_stop
         assert re.search(
             r"^8 tokens · first after [\d.]+ s · [\d.]+ tokens/s$", answered.stderr, re.MULTILINE
         )
+        read_until(server.stderr, r"(running 0/16.* 1 finished)")
         refused = ask(port, "x", "--top-p", "7")
         assert refused.returncode == 2
         assert refused.stderr == "error: INVALID_ARGUMENT: top_p is 7.0; it must be above 0 and at most 1\n"
