@@ -35,11 +35,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "coursekit.programs.batch_main:batch_main",
         "answer a fixed set of prompts, several at a time",
     ),
+    "serve": ("coursekit.programs.serve:serve", "serve the model over gRPC, on this machine"),
+    "ask": ("coursekit.programs.ask:ask", "ask the server, and print its answer as it comes"),
     "smoke": ("coursekit.programs.smoke:smoke", "run the engine's stages and compare their tokens and speed"),
-    "bench": ("coursekit.benches:bench", "measure what each step of Week 2 gains"),
+    "bench": ("coursekit.benches:bench", "measure what each step of Weeks 2 and 3 gains"),
     "doctor": ("coursekit.programs.doctor:doctor", "say what this machine offers and what is missing"),
     "book": ("coursekit.book:book", "serve the book, or build it"),
     "starter": ("coursekit.starter:starter", "generate the starter from the reference, or check it"),
+    "proto": ("coursekit.programs.proto:proto", "make the gRPC code anew from its description"),
     "check": ("coursekit.gates:check", "prove that reference, starter, tests and book agree"),
 }
 

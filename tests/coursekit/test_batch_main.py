@@ -131,6 +131,15 @@ def test_the_view_says_who_decodes_who_prefills_and_who_waits(terminal: Console)
     assert slots["1 waiting"][2:7] == ["·", "0", "of", "3", "answered"]
 
 
+def test_a_slot_whose_prompt_is_not_complete_is_prefilling(terminal: Console) -> None:
+    answers = [answer(1, length=300, computed=128)]
+    with SlotsView(terminal, answers, max_tokens=6) as view:
+        view.step(answers, None, set())
+    row = next(line.split() for line in shown(terminal).splitlines() if line.startswith("slot 1"))
+    assert "prefilling" in row
+    assert row[-3:] == ["128", "of", "300"]
+
+
 def test_a_prompt_that_gets_no_further_waits_for_a_slot(
     terminal: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,7 +246,7 @@ def test_a_stage_is_asked_for_by_name() -> None:
     assert [form.stage for form in find_forms("paged")] == ["paged"]
     assert find_forms(None) == FORMS
     with pytest.raises(
-        CourseError, match="no stage 'warp'; there are: kernel, paged, continuous, cached, recompute"
+        CourseError, match="no stage 'warp'; there are: ragged, kernel, paged, continuous, cached, recompute"
     ):
         find_forms("warp")
 
@@ -270,4 +279,7 @@ def test_the_batch_watch_knows_the_pool_and_how_many_pages_held_tokens() -> None
         caches: Any = [SimpleNamespace(pool=pool, meta=SimpleNamespace(kv_lens=lengths))]
         assert watch.hidden(NOTHING, None, caches) == "states"
     assert (watch.batches, watch.most_pages, watch.pool) == (2, 4, pool)
+    ragged: Any = SimpleNamespace(state=SimpleNamespace(pages=pool), meta=SimpleNamespace(kv_lens=[17]))
+    watch.hidden(NOTHING, None, [ragged])
+    assert (watch.batches, watch.most_pages, watch.pool) == (3, 5, pool)
     assert watch.bytes_copied == 0

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from coursekit.benches import week_2, week_3
+from coursekit.benches import serving, week_2, week_3
 from coursekit.benches.command import BARS, LADDERS, all_cases, choose
 from coursekit.benches.ladder import TOKENS_PER_SECOND, WORST_GAP, Bar, Ladder, outcomes
 from coursekit.benches.machine import busy, describe_machine, machine_line
@@ -182,6 +182,8 @@ def test_all_ladders_run_on_a_tiny_model_and_measure_what_they_show(
     model = tiny_model()
     monkeypatch.setattr(week_2, "LONG_PROMPTS", (150, 90))  # long enough for several chunks of 32
     monkeypatch.setattr(week_3, "CONTEXTS", {"short": 20, "long": 50})
+    monkeypatch.setattr(serving, "LONGEST", 60)
+    monkeypatch.setattr(serving, "MEAN_PAUSE", 0.001)
     text = [(7 * i + i * i) % 37 for i in range(150)]
     record = Record()
     chosen = [replace(each, tokens=6) for each in all_cases(lambda name: model, text)]
@@ -190,8 +192,19 @@ def test_all_ladders_run_on_a_tiny_model_and_measure_what_they_show(
     assert not record.missing
     for each in record.measured:
         assert shown[each.case.ladder] <= set(each.runs[0])
-        assert all(value > 0 for value in each.runs[0].values())
+        assert all(value > 0 for name, value in each.runs[0].items() if name != "padding")
     assert {bar.case for bar in BARS} == {each.bar.case for each in outcomes(BARS, record.measured)}
+
+
+def test_only_ragged_batches_run_no_row_of_the_model_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny_model()
+    monkeypatch.setattr(serving, "LONGEST", 60)
+    monkeypatch.setattr(serving, "MEAN_PAUSE", 0.0001)
+    text = [(7 * i + i * i) % 37 for i in range(150)]
+    padding = {case.name: case.run(12)["padding"] for case in serving.cases(lambda name: model, text)}
+    assert padding["ragged"] == 0
+    assert 0 < padding["static"] < 1
+    assert 0 < padding["continuous"] < 1
 
 
 def tiny_model(E: int = 16, H: int = 2, D: int = 8, F: int = 24, V: int = 37) -> Transformer:

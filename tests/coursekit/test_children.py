@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 from courses import write
+
+from coursekit.gates.children import Command, start
 
 forking = pytest.mark.skipif(
     not hasattr(os, "fork") or sys.platform == "darwin", reason="nothing is forked on this system"
@@ -68,3 +71,32 @@ def test_what_is_imported_before_the_fork_has_triton_interpret_kernels(tmp_path)
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "InterpretedFunction"
+
+
+KEPT_KERNEL = """
+import numba
+
+@numba.njit(cache=True)
+def double(x):
+    return 2 * x
+
+def test_double():
+    assert double(3) == 6
+    print("found again:", sum(double.stats.cache_hits.values()))
+"""
+
+
+def test_a_kernel_that_one_child_compiled_the_next_finds_again(tmp_path):
+    """In another folder, with the same text."""
+    said = []
+    for name in ("first", "second"):
+        folder = tmp_path / name
+        write(folder / "test_kernel.py", KEPT_KERNEL)
+        arguments = ["-s", "-p", "no:cacheprovider", "--rootdir", str(folder), "-c", os.devnull, str(folder)]
+        child = start(Command(arguments, folder, folder, folder / "output.txt", tmp_path / "kernels"))
+        while (code := child.poll()) is None:
+            time.sleep(0.05)
+        said.append((folder / "output.txt").read_text(encoding="utf-8"))
+        assert code == 0, said
+    assert "found again: 0" in said[0]
+    assert "found again: 1" in said[1]

@@ -88,12 +88,12 @@ def test_a_seed_draws_the_same_raw_continuation_twice() -> None:
         (("main", "--impl", "solution", "--prompt", "x", "--model", "no/such/model.gguf"), "no model at"),
         (("batch-main", "--impl", "solution", "--temperature", "-1"), "temperature is -1.0"),
         (
-            ("bench", "--impl", "solution", "--only", "warp"),
+            ("bench", "warp", "--impl", "solution"),
             "there is no ladder or row 'warp'; there are: one (",
         ),
         (
             ("batch-main", "--impl", "solution", "--stage", "warp"),
-            "there is no stage 'warp'; there are: kernel",
+            "there is no stage 'warp'; there are: ragged, kernel",
         ),
         (
             (*PAGED, "--attention", "cpu", "--dtype", "float16"),
@@ -244,7 +244,7 @@ def test_ctrl_c_stops_batch_main_with_the_answers_so_far() -> None:
 
 def test_bench_prints_a_ladder_and_keeps_it(tmp_path: Path) -> None:
     out = tmp_path / "new folder" / "mine.json"
-    done = run("bench", "--impl", "solution", "--quick", "--only", "batch-1", "--out", str(out))
+    done = run("bench", "batch-1", "--impl", "solution", "--quick", "--out", str(out))
     assert done.returncode == 0, done.stderr
     assert re.search(r"^one +[\d.]+ +1.00 +0%", done.stdout, re.MULTILINE)
     kept = json.loads(out.read_text(encoding="utf-8"))

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from coursekit.editing.source import stub
 from coursekit.errors import CourseError
+from coursekit.paths import Course
 from coursekit.programs.golden import GoldenPrompt, Parting
+from coursekit.programs.implementation import require_written
 from coursekit.programs.smoke import run_stage, run_stages
-from coursekit.programs.stages import STAGES, Stage
+from coursekit.programs.stages import SERVED, SERVED_DAY, STAGES, Stage, find_stages
+from coursekit.running.import_path import Impl
 
 ENGINE: Any = SimpleNamespace()
 GOLDEN = [GoldenPrompt("one", [1, 2], [5, 6, 7], [1.0] * 3), GoldenPrompt("other", [3], [8], [1.0])]
@@ -63,6 +69,24 @@ def test_a_stage_that_loses_a_request_is_refused() -> None:
         run_stage(ENGINE, stage("a", lambda *_: [[5, 6, 7]]), GOLDEN)
 
 
+def test_a_day_with_stubs_stops_a_program_that_would_run_it_in_threads(tmp_path: Path) -> None:
+    course = Course.find()
+    require_written(course, Impl.SOLUTION, SERVED_DAY)
+    shutil.copytree(course.root / "lessons", tmp_path / "lessons")
+    for name in ("solutions", "src"):
+        shutil.copytree(course.root / "solutions", tmp_path / name)
+    written = Course(tmp_path)
+    require_written(written, Impl.LEARNER, SERVED_DAY)
+    file = written.starter() / "ragged" / "batcher.py"
+    file.write_text(
+        stub(file.read_text("utf-8"), {"Batcher.wait": "Week 3 Day 7 Task 3: The loop"}, file.name), "utf-8"
+    )
+    with pytest.raises(NotImplementedError, match="Week 3 Day 7 Task 3: The loop"):
+        require_written(written, Impl.LEARNER, SERVED_DAY)
+    require_written(written, Impl.LEARNER, (3, 6))
+
+
 def test_the_stages_are_numbered_in_order_and_have_names_of_their_own() -> None:
     assert [each.number for each in STAGES] == [f"S{i}" for i in range(len(STAGES))]
-    assert len({each.name for each in STAGES}) == len(STAGES)
+    assert len({each.name for each in (*STAGES, SERVED)}) == len(STAGES) + 1
+    assert find_stages("served") == (SERVED,)

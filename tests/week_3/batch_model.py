@@ -40,6 +40,11 @@ class RaggedModel:
         self.layer = 0
         self.places: list[int] = []
 
+    @property
+    def cache_kind(self) -> Any:
+        """What must stand behind the seam."""
+        return self.lab.paged.attention.PagedCache
+
     def hidden(self, tokens: Any, positions: Any, caches: Any = None) -> Any:
         """States [1, T, 2]: the fingerprint of the sequence up to each token, and how long it is."""
         ids = self.lab.numpy(tokens)
@@ -125,12 +130,14 @@ class RaggedModel:
         return places
 
     def _accept(self, caches: Any) -> None:
-        """A paged cache for each layer, all with the same metadata."""
+        """A cache for each layer, all with the same metadata."""
         assert caches is not None, "the model was run without the caches"
         assert len(caches) == LAYERS, f"{len(caches)} caches were given for {LAYERS} layers"
-        kind = self.lab.paged.attention.PagedCache
+        kind = self.cache_kind
         for layer, cache in enumerate(caches):
-            assert isinstance(cache, kind), f"layer {layer} got a {type(cache).__name__}, not a PagedCache"
+            assert isinstance(cache, kind), (
+                f"layer {layer} got a {type(cache).__name__}, not a {kind.__name__}"
+            )
             assert cache.layer == layer, f"the cache given to layer {layer} looks at layer {cache.layer}"
             assert cache.meta is caches[0].meta, (
                 "each layer got metadata of its own: they are built once a step"

@@ -127,7 +127,14 @@ class Counted:
         __tracebackhide__ = True
         sequences = [placed(lab, self.P, blocks, past) for blocks, past, _ in self.steps]
         q_lens = [new for _, _, new in self.steps]
-        meta = lab.paged.metadata.ForwardMeta.build(sequences, q_lens, lab.device)
+        self.compare(lab.paged.metadata.ForwardMeta.build(sequences, q_lens, lab.device))
+        for sequence, (blocks, past, _) in zip(sequences, self.steps, strict=True):
+            check_equal(sequence.length, past, name="a sequence's length afterwards: nothing has run yet")
+            check_equal(sequence.blocks, list(blocks), name="a sequence's blocks afterwards")
+
+    def compare(self, meta: Any) -> None:
+        """Compare all of some metadata."""
+        __tracebackhide__ = True
         suspects = self.suspects()
         for name, (axes, dtype) in TENSORS.items():
             options: dict[str, Any] = {"axes": axes, "dtype": dtype, "suspects": suspects[name]}
@@ -137,6 +144,3 @@ class Counted:
             check_equal(numbers, self.fields[tensor], name=f"the list {name}")
             plain = all(type(number) is int for number in numbers)
             assert plain, f"{name} is for code on the host: plain integers, not elements of a tensor"
-        for sequence, (blocks, past, _) in zip(sequences, self.steps, strict=True):
-            check_equal(sequence.length, past, name="a sequence's length afterwards: nothing has run yet")
-            check_equal(sequence.blocks, list(blocks), name="a sequence's blocks afterwards")

@@ -21,6 +21,7 @@ from coursekit import lab as door
 from coursekit.check import check, check_equal, check_raises
 
 from .batch_model import RaggedModel, check_call, storage_for
+from .inserting import heads_of, new_rows
 from .paged_batches import (
     Watch,
     batch_of,
@@ -41,11 +42,11 @@ from .pages import (
     in_use,
     normal,
     pool_of,
-    slot_of,
     spoil,
 )
 from .ragged import BLOCK_SIZES, CASES, RaggedStep, check_merged, check_step, pair_of, random_steps
 from .ragged_step import NOTHING, WRONG_RULES, attend_alone, bottom_right, everything
+from .random_model import real_model
 from .step_oracle import TENSORS, Counted, check_on_meta, placed, without_numbers
 
 QUICK = settings(max_examples=60, deadline=None, derandomize=True, database=None, report_multiple_bugs=False)
@@ -400,24 +401,8 @@ def test_task_3_any_step_may_be_cut_between_blocks(step, blocks):
 # Task 4: one run for all
 
 
-def heads_of(lab: Any, x: np.ndarray) -> Any:
-    """[T, H, D] as the model brings it: [1, H, T, D]."""
-    return lab.array(x.swapaxes(0, 1)[None])
-
-
 def cache_of(lab: Any, step: RaggedStep, pool: Any, layer: int, **options: Any) -> Any:
     return lab.paged.attention.PagedCache(pool, layer, step.meta(lab), **options)
-
-
-def new_rows(step: RaggedStep) -> tuple[list[int], np.ndarray, np.ndarray]:
-    """Slots, keys and values [T, Hkv, D] of a step's new tokens."""
-    slots = [
-        slot_of(table, kv - q + i, step.P)
-        for table, kv, q in zip(step.tables, step.kv_lens, step.q_lens, strict=True)
-        for i in range(q)
-    ]
-    keys, values = (x.reshape(-1, *x.shape[2:])[slots] for x in (step.keys, step.values))
-    return slots, keys, values
 
 
 @sizes_of_blocks
@@ -580,14 +565,6 @@ def test_task_4_a_step_goes_where_the_models_embedding_is(lab):
     where = 'tokens and metadata should go where the model\'s embedding is, on the device "meta" here'
     check_on_meta(given[0], where)
     check_equal(tuple(given[0]["tokens"].shape), (1, 4), name="the shape of the tokens")
-
-
-def real_model(lab: Any, family: str) -> Any:
-    """The transformer of Week 1 with random weights."""
-    config = lab.config.ModelConfig(**numpy_model.config_fields(family))
-    tensors = numpy_model.random_tensors(family)
-    weights = lab.weights.Weights(config, {name: lab.array(x) for name, x in tensors.items()})
-    return lab.model.Transformer(config, weights)
 
 
 @sizes_of_blocks

@@ -14,7 +14,8 @@ from tiny_llm.ragged.sampling_state import SamplingState
 def mixed_step(model: Transformer, state: SamplingState, capacity: int) -> list[int]:
     """Run the model once, on as many tokens as fit; whoever has none due after it gets its next one.
 
-    The head runs once, on the rows that are sampled, or not at all.
+    The head runs once, on the rows that are sampled, or not at all. If the model fails, no token counts as issued:
+    the step may be tried again.
 
     Args:
         model: the model.
@@ -23,6 +24,9 @@ def mixed_step(model: Transformer, state: SamplingState, capacity: int) -> list[
 
     Returns:
         how many tokens each slot issued; all 0, and the model was not run, if no slot had any due.
+
+    Raises:
+        ValueError: the capacity is below 1.
     """
     lens = state.issue_lens(capacity)
     if not any(lens):
@@ -57,6 +61,9 @@ def batch_generate_ragged(
 
     Returns:
         the output of each request, in the order of ``requests``.
+
+    Raises:
+        ValueError: the capacity is below 1, and there is something to run.
     """
     for request in requests:
         request.error = state.refusal(request)

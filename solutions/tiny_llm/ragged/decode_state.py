@@ -146,13 +146,12 @@ class DecodeState:
         counts, past = wanted[slots], self.lengths[slots].long()
         kv_lens, ends = past + counts, counts.cumsum(dim=0)
         width = blocks_for(int(kv_lens.max()), self.page_size)
-        # Rows may hold pages for later, which this step must not see.
-        used = torch.arange(width) * self.page_size < kv_lens[:, None]
-        table = self.page_indices[slots, :width] * used
-        owner = torch.arange(len(slots)).repeat_interleave(
-            counts
-        )  # [T]: which of those that take part brings it
-        positions = torch.arange(int(ends[-1])) + (past - (ends - counts))[owner]
+        # A slot may hold more pages than this step needs: they are not for attention to see.
+        unused = torch.arange(width) * self.page_size >= kv_lens[:, None]
+        table = self.page_indices[slots, :width].masked_fill(unused, NULL_BLOCK)
+        # Of each of the T tokens: which row of the table it belongs to, where it stands, and where it goes.
+        owner = torch.arange(len(slots)).repeat_interleave(counts)
+        positions = torch.arange(len(owner)) + (past - (ends - counts))[owner]
         places = table[owner, positions // self.page_size] * self.page_size + positions % self.page_size
         starts = torch.nn.functional.pad(ends, (1, 0))
         return ForwardMeta(

@@ -19,7 +19,7 @@ SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.Health
 
 
 class Server:
-    """Starts and stops what a client can reach. All methods belong to one event loop."""
+    """Starts and stops what a client can reach. Made and used on one event loop."""
 
     def __init__(
         self, batcher: Batcher, tokenizer: Tokenizer, host: str = "127.0.0.1", port: int = 0
@@ -34,7 +34,8 @@ class Server:
         """
         self.batcher = batcher
         self.address = f"{host}:{port}"
-        self.grpc = grpc.aio.server()
+        # Otherwise two servers may share a port, and clients reach either.
+        self.grpc = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
         self.health = health.aio.HealthServicer()  # type: ignore[attr-defined]  # unknown to the stubs
         pb_grpc.add_TinyLlmServicer_to_server(TinyLlmService(batcher, tokenizer), self.grpc)
         health_pb2_grpc.add_HealthServicer_to_server(self.health, self.grpc)
@@ -49,9 +50,12 @@ class Server:
             the address, with the port that was chosen.
 
         Raises:
-            RuntimeError: the address can't be listened on.
+            OSError: the address can't be listened on.
         """
-        port = self.grpc.add_insecure_port(self.address)
+        try:
+            port = self.grpc.add_insecure_port(self.address)
+        except RuntimeError as error:
+            raise OSError(f"can't listen on {self.address}") from error
         self.address = f"{self.address.rpartition(':')[0]}:{port}"
         self.batcher.start()
         await self.grpc.start()

@@ -16,7 +16,7 @@ class SamplingState:
     """The logical side of a batch of B slots: a request in each, or None.
 
     Each request brings its own way of sampling and its own end tokens. The pages are the decode state's; the two have
-    the same slots, and are given up together.
+    the same slots, and are given up together. An idle slot has no tokens, no prompt, and stands at position 0.
     """
 
     def __init__(self, pages: DecodeState, max_positions: int) -> None:
@@ -95,7 +95,7 @@ class SamplingState:
     def due(self) -> list[int]:
         """Of each slot, how many tokens are not issued yet: what is left of the prompt, or the newest token.
 
-        None of a request that is complete: its last token is never issued.
+        None of a request that is complete, whose last token is never issued, and none where there is no request.
         """
         done = self.completed_mask()
         return [
@@ -155,12 +155,16 @@ class SamplingState:
         self.tokens[slot].append(request.output[-1])
 
     def get(self, mask: Sequence[bool]) -> list[list[int]]:
-        """The output so far of the marked slots, in their order: what comes after the prompt."""
+        """The output so far of the marked slots, in their order: what comes after the prompt; [] of an idle slot."""
         marked = [slot for slot, mark in enumerate(mask) if mark]
         return [self.tokens[slot][self.input_lens[slot] :] for slot in marked]
 
     def release(self, mask: Sequence[bool]) -> None:
-        """Make the marked slots idle, and give their pages back. An idle slot may be marked, too."""
+        """Make the marked slots idle, and give their pages back. An idle slot may be marked, too.
+
+        Raises:
+            ValueError: there is not a mark for each of the B slots; nothing has changed.
+        """
         self.pages.release(mask)
         for slot in [slot for slot, mark in enumerate(mask) if mark]:
             self.requests[slot] = None

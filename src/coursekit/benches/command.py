@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from coursekit.benches import week_2, week_3
+from coursekit.benches import serving, week_2, week_3
 from coursekit.benches.ladder import outcomes
 from coursekit.benches.machine import busy, describe_machine, machine_line
 from coursekit.benches.picture import draw
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from tiny_llm.model import Transformer
 
 MODEL = "smollm2-135m"
-WEEKS = {2: week_2, 3: week_3}
-LADDERS = (*week_2.LADDERS, *week_3.LADDERS)
-BARS = (*week_2.BARS, *week_3.BARS)
+WEEKS = {2: (week_2,), 3: (week_3, serving)}
+LADDERS = (*week_2.LADDERS, *week_3.LADDERS, *serving.LADDERS)
+BARS = (*week_2.BARS, *week_3.BARS, *serving.BARS)
 FORMS: dict[str, dict[str, Any]] = {
     "float32": {"dtype": "float32"},
     "kernel": {"dtype": "float32", "bits": 4, "matmul": "kernel"},
@@ -44,12 +44,12 @@ FORMS: dict[str, dict[str, Any]] = {
 
 
 def bench(
+    what: Annotated[
+        list[str] | None, typer.Argument(help="Ladders or rows to measure, such as serving; all if left out.")
+    ] = None,
     impl: options.ImplOption = Impl.LEARNER,
     week: Annotated[int | None, typer.Option(min=2, max=3, help="Measure only this week's ladders.")] = None,
     repeats: Annotated[int, typer.Option(min=1, max=100, help="How often each row is measured.")] = 3,
-    only: Annotated[
-        list[str] | None, typer.Option(help="Measure only this ladder or row; may be given several times.")
-    ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Half the tokens, once: a first impression.")
     ] = False,
@@ -66,9 +66,9 @@ def bench(
     """
     console, progress = Console(highlight=False), Console(stderr=True, highlight=False)
     with running(impl) as course:
-        name = f"week_{week}" if week else "weeks"
+        name = "-".join(what or [f"week_{week}" if week else "weeks"])
         target = out or course.state / "bench" / f"{name}.json"
-        chosen = choose(all_cases(_models(progress), _text(), week), only or [])
+        chosen = choose(all_cases(_models(progress), _text(), week), what or [])
         if quick:
             chosen, repeats = [replace(case, tokens=case.tokens // 2) for case in chosen], 1
         machine = describe_machine()
@@ -98,7 +98,7 @@ def bench(
 def all_cases(model: GetModel, text: Sequence[int], week: int | None = None) -> list[Case]:
     """Everything that one week measures, or all of them."""
     chosen = WEEKS.values() if week is None else [WEEKS[week]]
-    return [case for module in chosen for case in module.cases(model, text)]
+    return [case for modules in chosen for module in modules for case in module.cases(model, text)]
 
 
 def choose(known_cases: Sequence[Case], names: Sequence[str]) -> list[Case]:

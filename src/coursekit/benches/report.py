@@ -21,7 +21,7 @@ def table(ladder: Ladder, rows: Sequence[Samples]) -> Table:
     """A row a case: medians, the first quantity as a ratio to the first row's, and its spread."""
     made = Table(box=None, pad_edge=False, header_style="bold")
     made.title, made.title_style, made.title_justify = ladder.title, "bold", "left"
-    made.add_column("", min_width=34)
+    made.add_column("", min_width=25)
     main, *others = ladder.quantities
     for heading in (main.heading, "× first", "spread", *(quantity.heading for quantity in others)):
         made.add_column(heading, justify="right")

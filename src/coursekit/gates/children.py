@@ -23,6 +23,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import NoReturn, Protocol
 
+from coursekit.gates import kernel_cache
 from coursekit.paths import PACKAGES, Course
 from coursekit.running.import_path import choose_triton
 
@@ -42,12 +43,13 @@ FAILED_TO_START = 70
 
 @dataclass(frozen=True)
 class Command:
-    """pytest's arguments, the folder it runs in, where its temporary files and its output go."""
+    """pytest's arguments, the folder it runs in, where its temporary files, its output and its kernels go."""
 
     arguments: Sequence[str]
     folder: Path
     temporary: Path
     log: Path
+    kernels: Path
 
 
 class Child(Protocol):
@@ -203,6 +205,8 @@ def _be_the_child(command: Command) -> NoReturn:
         sys.dont_write_bytecode = True
         if torch := sys.modules.get("torch"):
             torch.set_num_threads(1)
+        if numba := sys.modules.get("numba"):
+            numba.config.reload_config()
         import pytest
 
         code = int(pytest.main(list(command.arguments)))
@@ -225,4 +229,5 @@ def _redirect(log: Path) -> None:
 
 
 def _environment(command: Command) -> dict[str, str]:
-    return {**ONE_THREAD, "TMPDIR": str(command.temporary), "PYTEST_ADDOPTS": ""}
+    own = {"TMPDIR": str(command.temporary), "PYTEST_ADDOPTS": ""}
+    return {**ONE_THREAD, **kernel_cache.environment(command.kernels), **own}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 
 from rich.console import Console
 
@@ -55,6 +57,11 @@ class Context:
         refs = {ref for lesson in lessons for ref in lesson.functions}
         return {package: assemble(self.course, self.manifest, package, refs) for package in PACKAGES}
 
+    @cached_property
+    def _kernels(self) -> tempfile.TemporaryDirectory[str]:
+        """Where children keep compiled kernels for those after them; removed with the context."""
+        return tempfile.TemporaryDirectory(prefix="coursekit-kernels-", ignore_cleanup_errors=True)
+
     def run(self, title: str, jobs: list[Job]) -> list[JobResult]:
         """Run the jobs, showing progress. The results come in the order of the jobs."""
         with Meter(self.console, title, len(jobs)) as meter:
@@ -64,7 +71,7 @@ class Context:
                     meter.advance()
                 meter.pulse()
 
-            results = run_jobs(self.course, jobs, self.workers, tick)
+            results = run_jobs(self.course, jobs, self.workers, Path(self._kernels.name), tick)
         order = {id(job): place for place, job in enumerate(jobs)}
         return sorted(results, key=lambda result: order[id(result.job)])
 

@@ -94,6 +94,7 @@ def run_jobs(
     course: Course,
     jobs: Iterable[Job],
     workers: int,
+    kernels: Path,
     tick: Callable[[JobResult | None], None] = lambda result: None,
 ) -> list[JobResult]:
     """Run every job, ``workers`` at a time. Ctrl-C ends them all, and what they wrote is removed.
@@ -102,6 +103,7 @@ def run_jobs(
         course: the course whose tests are run; nothing in it is changed.
         jobs: taken one by one, as children become free.
         workers: how many children run at a time.
+        kernels: a folder in which compiled kernels are kept, for these jobs and later ones.
         tick: called with each result when it is there, and with None again and again while waiting.
 
     Returns:
@@ -113,7 +115,7 @@ def run_jobs(
     with _folder() as folder, _ended([]) as running:
         while True:
             while len(running) < workers and (job := next(waiting, None)) is not None:
-                running.append(_start(course, job, folder))
+                running.append(_start(course, job, folder, kernels))
             if not running:
                 return results
             for one in list(running):
@@ -147,7 +149,7 @@ def _ended(running: list[_Running]) -> Iterator[list[_Running]]:
                 one.child.kill()
 
 
-def _start(course: Course, job: Job, parent: Path) -> _Running:
+def _start(course: Course, job: Job, parent: Path, kernels: Path) -> _Running:
     folder = Path(tempfile.mkdtemp(dir=parent))
     root, temporary = folder / "course", folder / "tmp"
     for path in (root, temporary):
@@ -169,7 +171,8 @@ def _start(course: Course, job: Job, parent: Path) -> _Running:
         *(["-x"] if job.stop_at_first_failure else []),
         *([f"{file}::{test}" for test in job.tests] or [file]),
     ]
-    child = start(Command(arguments, root, temporary, folder / "output.txt"))
+    # A folder for each day: Numba loses entries when two children add to the same one, as those of two days would.
+    child = start(Command(arguments, root, temporary, folder / "output.txt", kernels / job.lesson.name))
     return _Running(job, child, folder, time.monotonic())
 
 

@@ -78,7 +78,8 @@ class BatchWatch:
             self._caches = caches
             self.batches += 1
         if caches and hasattr(caches[0], "meta"):
-            self.pool, meta = caches[0].pool, caches[0].meta
+            first, meta = caches[0], caches[0].meta
+            self.pool = first.pool if hasattr(first, "pool") else first.state.pages
             self.batches += 1
             pages = sum(-(-length // self.pool.block_size) for length in meta.kv_lens)
             self.most_pages = max(self.most_pages, pages)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from coursekit.programs import paged
+from coursekit.programs import paged, ragged
 from coursekit.programs.answers import Answer
 from coursekit.programs.engine import Engine
 from coursekit.programs.prompts import PROMPTS, SHORT
@@ -108,6 +108,32 @@ def _on_pages(
             answer.refused = request.error
 
 
+def _ragged(engine: Engine, answers: Sequence[Answer], limits: Limits, watch: Watch) -> None:
+    from tiny_llm.batch import Request
+    from tiny_llm.ragged.batch import batch_generate_ragged
+
+    end_ids = engine.tokenizer.end_ids
+    requests = [Request(each.prompt_ids, limits.max_tokens, end_ids, each.choose) for each in answers]
+    answer_of = {id(request): answer for request, answer in zip(requests, answers, strict=True)}
+    state = ragged.state_for(engine.model, requests, limits.slots, limits.attention)
+
+    def observe(slots: Sequence[Request | None], lens: Sequence[int]) -> None:
+        seen = [None if request is None else answer_of[id(request)] for request in slots]
+        for answer, position in zip(seen, state.position, strict=True):
+            if answer is not None and not answer.output:
+                answer.computed = position
+        finished = {
+            answer_of[id(each)] for each in requests if each.output and each.finished(state.max_positions)
+        }
+        watch(seen, None, finished)
+
+    try:
+        batch_generate_ragged(engine.model, state, requests, limits.chunk, observe)
+    finally:
+        for request, answer in zip(requests, answers, strict=True):
+            answer.refused = request.error
+
+
 class Seats:
     """Where the view shows each request that decodes: it stays in the same line for as long as it runs."""
 
@@ -160,6 +186,7 @@ def _one_by_one(
 
 
 FORMS = (
+    Form("ragged", "several at a time in ragged batches", PROMPTS, _ragged, _compile),
     Form("kernel", "several at a time on pages, with a kernel", PROMPTS, _kernel, _compile),
     Form("paged", "several at a time on pages", PROMPTS, _paged),
     Form("continuous", "several at a time, in slots", PROMPTS, _continuous),

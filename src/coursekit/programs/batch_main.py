@@ -32,12 +32,18 @@ def batch_main(
         int, typer.Option(min=1, max=64, help="How many requests are decoded together at most.")
     ] = 5,
     chunk: Annotated[
-        int, typer.Option(min=1, max=8192, help="How many tokens of a prompt are computed at a time at most.")
+        int,
+        typer.Option(
+            min=1,
+            max=8192,
+            help="How many tokens of a prompt are computed at a time at most; ragged: tokens of all in a step.",
+        ),
     ] = 128,
     stage: Annotated[
         str | None,
         typer.Option(
-            help="How: kernel, paged, continuous, cached or recompute; left out, the first of these that is written."
+            help="How: ragged, kernel, paged, continuous, cached or recompute; left out, the first of these that is "
+            "written."
         ),
     ] = None,
     attention: options.AttentionOption = options.Attention.AUTO,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from coursekit.errors import CourseError
 from coursekit.lessons.outline import read_source, stubbed
 from coursekit.paths import Course
+from coursekit.running.import_path import Impl
 from coursekit.running.stubs import Stub, reached_stub
 
 if TYPE_CHECKING:
@@ -59,12 +60,25 @@ def _advice(course: Course, stub: Stub, ways_around: WaysAround) -> str:
     )
 
 
-def first_stub(course: Course) -> Task | None:
-    """The first task of the course of which a function is still a stub, or None."""
+def require_written(course: Course, impl: Impl, day: tuple[int, int]) -> None:
+    """Refuse to go on while a task of a day is a stub: for programs that run it where no stub can be reported.
+
+    Raises:
+        NotImplementedError: as the first of the day's stubs would raise it.
+    """
+    task = first_stub(course, day) if impl is Impl.LEARNER else None
+    if task is not None:
+        raise NotImplementedError(task.stub_message)
+
+
+def first_stub(course: Course, day: tuple[int, int] | None = None) -> Task | None:
+    """The first task of the course, or of one of its days, of which a function is still a stub, or None."""
     from coursekit.manifest import load_manifest
 
     stubs: dict[str, set[str]] = {}
     for task in load_manifest(course).tasks():
+        if day not in (None, (task.week, task.day)):
+            continue
         for ref in task.implements:
             path = course.starter() / ref.file
             if ref.file not in stubs:

@@ -94,6 +94,12 @@ class SlotsView:
         if answer is None:
             table.add_row(name, Text("idle", "dim"))
             return
+        total = len(answer.prompt_ids)
+        if answer.computed < total:
+            bar = _bar(answer.computed / total, "magenta")
+            state, count = Text("prefilling", "magenta"), Text(f"{answer.computed} of {total}")
+            table.add_row(name, _title(answer), state, bar, count)
+            return
         done = answer in self._done
         state = Text("done", "green") if done else Text("decoding", "cyan")
         share = 1.0 if done else len(answer.output) / self._max_tokens

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 import typer
@@ -16,8 +16,8 @@ from coursekit.paths import Course
 from coursekit.programs import options
 from coursekit.programs.engine import Engine, load, running
 from coursekit.programs.golden import GoldenPrompt, Parting, find_partings, load_golden
-from coursekit.programs.implementation import first_stub
-from coursekit.programs.stages import Stage, find_stages
+from coursekit.programs.implementation import first_stub, require_written
+from coursekit.programs.stages import SERVED, SERVED_DAY, Stage, find_stages
 from coursekit.running.import_path import Impl
 from coursekit.running.stubs import reached_stub
 
@@ -54,6 +54,7 @@ def smoke(
     stages = find_stages(stage, attention)
     console = Console(highlight=False)
     with running(impl) as course:
+        stages = tuple(_checked(course, impl, each) for each in stages)
         golden = load_golden(course, MODEL)
         engine = load(MODEL, "float32", device, Console(stderr=True))
         runs, missing = run_stages(engine, stages, golden)
@@ -67,6 +68,18 @@ def smoke(
         console.print(f"\n{_what_comes_next(course, missing[0])}", soft_wrap=True)
     if any(run.partings for run in runs):
         raise typer.Exit(1)
+
+
+def _checked(course: Course, impl: Impl, stage: Stage) -> Stage:
+    """The stage, which looks for stubs first if it runs the day's code in threads, where none would be recognised."""
+    if stage.name != SERVED.name:
+        return stage
+
+    def prepare(engine: Engine) -> None:
+        require_written(course, impl, SERVED_DAY)
+        stage.prepare(engine)
+
+    return replace(stage, prepare=prepare)
 
 
 def run_stages(

@@ -9,12 +9,13 @@ from functools import partial
 from coursekit.errors import CourseError
 from coursekit.programs.engine import Engine
 from coursekit.programs.paged import choose_for, make_batch, warm_up
+from coursekit.programs.ragged import requests_for, state_for
 
 SLOTS = 4
 """Slots of the continuous stage: fewer than there are golden prompts, so that some must wait."""
 
 CHUNK_SIZE = 16
-"""Its chunk, in tokens: smaller than some golden prompts, larger than others."""
+"""Its chunk, and the capacity of a ragged step, in tokens: smaller than some golden prompts, larger than others."""
 
 KERNEL = "kernel"
 """The name of the stage whose way to attend can be chosen."""
@@ -83,6 +84,19 @@ def _paged(attention: str, engine: Engine, prompts: Prompts, max_tokens: Sequenc
     return batch_generate_paged(make_batch(engine.model, requests, attend, SLOTS, CHUNK_SIZE), requests)
 
 
+def _ragged(engine: Engine, prompts: Prompts, max_tokens: Sequence[int]) -> list[list[int]]:
+    from tiny_llm.ragged.batch import batch_generate_ragged
+
+    requests = requests_for(prompts, max_tokens, engine.tokenizer.end_ids)
+    return batch_generate_ragged(engine.model, state_for(engine.model, requests, SLOTS), requests, CHUNK_SIZE)
+
+
+def _served(engine: Engine, prompts: Prompts, max_tokens: Sequence[int]) -> list[list[int]]:
+    from coursekit.programs.loopback import generate_served
+
+    return generate_served(engine, prompts, max_tokens, SLOTS, CHUNK_SIZE)
+
+
 def _compile(attention: str, engine: Engine) -> None:
     warm_up(attention, engine.model)
 
@@ -98,7 +112,12 @@ STAGES = (
     Stage("S3", "continuous", "2.7", _continuous),
     _on_pages("S4", "paged", "3.2", "reference"),
     _on_pages("S5", KERNEL, "3.3", "auto"),
+    Stage("S6", "ragged", "3.6", _ragged, partial(_compile, "auto")),
 )
+
+SERVED_DAY = (3, 7)
+SERVED = Stage("S6", "served", "3.7", _served, partial(_compile, "auto"))
+"""The last stage once more, through gRPC: each prompt in a call of its own."""
 
 
 def find_stages(name: str | None, attention: str = "auto") -> tuple[Stage, ...]:
@@ -113,12 +132,12 @@ def find_stages(name: str | None, attention: str = "auto") -> tuple[Stage, ...]:
     """
     stages = tuple(
         _on_pages(each.number, each.name, each.day, attention) if each.name == KERNEL else each
-        for each in STAGES
+        for each in (*STAGES, SERVED)
     )
     if name is None:
         return stages
     found = tuple(stage for stage in stages if stage.name == name)
     if not found:
-        names = ", ".join(stage.name for stage in STAGES)
+        names = ", ".join(stage.name for stage in stages)
         raise CourseError(f"there is no stage {name!r}; there are: {names}")
     return found

@@ -14,7 +14,8 @@ from tiny_llm.ragged.sampling_state import SamplingState
 def mixed_step(model: Transformer, state: SamplingState, capacity: int) -> list[int]:
     """Run the model once, on as many tokens as fit; whoever has none due after it gets its next one.
 
-    The head runs once, on the rows that are sampled, or not at all.
+    The head runs once, on the rows that are sampled, or not at all. If the model fails, no token counts as issued:
+    the step may be tried again.
 
     Args:
         model: the model.
@@ -23,19 +24,11 @@ def mixed_step(model: Transformer, state: SamplingState, capacity: int) -> list[
 
     Returns:
         how many tokens each slot issued; all 0, and the model was not run, if no slot had any due.
+
+    Raises:
+        ValueError: the capacity is below 1.
     """
-    lens = state.issue_lens(capacity)
-    if not any(lens):
-        return lens
-    hidden = forward(model, state.pages, state.ragged_issue_tokens(lens), lens)
-    state.advance(lens)
-    due = state.due()
-    took_part = [slot for slot, count in enumerate(lens) if count]
-    complete = [row for row, slot in enumerate(took_part) if due[slot] == 0]
-    if complete:
-        for row, logits in zip(complete, model.logits(hidden[complete]), strict=True):
-            state.accept(took_part[row], logits)
-    return lens
+    raise NotImplementedError("Week 3 Day 6 Task 4: A mixed step")
 
 
 def batch_generate_ragged(
@@ -57,18 +50,8 @@ def batch_generate_ragged(
 
     Returns:
         the output of each request, in the order of ``requests``.
+
+    Raises:
+        ValueError: the capacity is below 1, and there is something to run.
     """
-    for request in requests:
-        request.error = state.refusal(request)
-    limit = state.max_positions
-    waiting = deque(each for each in requests if each.error is None and not each.finished(limit))
-    try:
-        while waiting or state.line:
-            while waiting and state.idle:
-                state.push(waiting.popleft())
-            lens = mixed_step(model, state, capacity)
-            observe(list(state.requests), lens)
-            state.release(state.completed_mask())
-    finally:
-        state.release([True] * len(state.requests))
-    return [request.output for request in requests]
+    raise NotImplementedError("Week 3 Day 6 Task 5: Ragged batching")

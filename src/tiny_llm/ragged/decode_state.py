@@ -71,21 +71,7 @@ class DecodeState:
             OutOfBlocks: fewer pages are free than are lacking; the message says how many.
             ValueError: there are not B numbers, one is negative, or a slot would need more pages than it may hold.
         """
-        if len(q_lens) != self.num_slots or min(q_lens) < 0:
-            raise ValueError(
-                f"{list(q_lens)}: wanted is a number, 0 or more, for each of {self.num_slots} slots"
-            )
-        lengths, held = self.lengths.tolist(), self.held
-        wanted = [blocks_for(past + new, self.page_size) for past, new in zip(lengths, q_lens, strict=True)]
-        if max(wanted) > self.max_pages:
-            raise ValueError(f"a slot needs {max(wanted)} pages; it may hold {self.max_pages}")
-        lacking = [max(0, want - have) for want, have in zip(wanted, held, strict=True)]
-        if sum(lacking) > len(self.available_page_indices):
-            free, total = len(self.available_page_indices), self.num_pages - 1
-            raise OutOfBlocks(f"{sum(lacking)} pages wanted, {free} of {total} free")
-        for slot, (have, count) in enumerate(zip(held, lacking, strict=True)):
-            for place in range(have, have + count):
-                self.page_indices[slot, place] = self.available_page_indices.pop()
+        raise NotImplementedError("Week 3 Day 5 Task 1: Pages for a step")
 
     def release(self, mask: Sequence[bool]) -> None:
         """Give back the pages of the slots that are marked, which are empty then.
@@ -96,13 +82,7 @@ class DecodeState:
         Raises:
             ValueError: there are not B of them.
         """
-        if len(mask) != self.num_slots:
-            raise ValueError(f"{len(mask)} marks were given for {self.num_slots} slots")
-        for slot in [slot for slot, marked in enumerate(mask) if marked]:
-            pages = self.page_indices[slot].tolist()
-            self.available_page_indices += [page for page in pages if page != NULL_BLOCK]
-            self.page_indices[slot] = NULL_BLOCK
-            self.lengths[slot] = 0
+        raise NotImplementedError("Week 3 Day 5 Task 1: Pages for a step")
 
     def check(self) -> None:
         """Prove that each page but the null page is free or held by one slot, and that each slot's tokens have pages.
@@ -112,23 +92,7 @@ class DecodeState:
         Raises:
             RuntimeError: the books don't balance; the message names the page or the slot.
         """
-        listed = Counter(self.available_page_indices)
-        for slot, row in enumerate(self.page_indices.tolist()):
-            pages = [page for page in row if page != NULL_BLOCK]
-            length = int(self.lengths[slot])
-            if row[: len(pages)] != pages:
-                raise RuntimeError(f"slot {slot} has a gap between its pages: {row}")
-            if not 0 <= length <= len(pages) * self.page_size:
-                raise RuntimeError(
-                    f"slot {slot} has {length} tokens in {len(pages)} pages of {self.page_size}"
-                )
-            listed.update(pages)
-        for page in sorted({*range(self.num_pages), *listed}):
-            times, right = listed[page], int(NULL_BLOCK < page < self.num_pages)
-            if times != right:
-                raise RuntimeError(
-                    f"page {page} is listed {times} times, free or held, and should be {right} times"
-                )
+        raise NotImplementedError("Week 3 Day 5 Task 2: The books")
 
     def metadata(self, q_lens: Sequence[int], device: torch.device | str = "cpu") -> ForwardMeta:
         """What Day 3.2's attention has to know of a step, made from the tables, without a loop over tokens.
@@ -141,30 +105,7 @@ class DecodeState:
         Returns:
             the metadata of the slots that take part, in the order of the slots.
         """
-        wanted = torch.tensor(q_lens)
-        slots = wanted.nonzero().flatten()
-        counts, past = wanted[slots], self.lengths[slots].long()
-        kv_lens, ends = past + counts, counts.cumsum(dim=0)
-        width = blocks_for(int(kv_lens.max()), self.page_size)
-        # Rows may hold pages for later, which this step must not see.
-        used = torch.arange(width) * self.page_size < kv_lens[:, None]
-        table = self.page_indices[slots, :width] * used
-        owner = torch.arange(len(slots)).repeat_interleave(
-            counts
-        )  # [T]: which of those that take part brings it
-        positions = torch.arange(int(ends[-1])) + (past - (ends - counts))[owner]
-        places = table[owner, positions // self.page_size] * self.page_size + positions % self.page_size
-        starts = torch.nn.functional.pad(ends, (1, 0))
-        return ForwardMeta(
-            positions=positions.to(device),
-            slot_mapping=places.to(device),
-            cu_seqlens_q=starts.to(device, torch.int32),
-            seq_lens_kv=kv_lens.to(device, torch.int32),
-            block_table=table.to(device, torch.int32),
-            last_rows=(ends - 1).to(device),
-            starts=starts.tolist(),
-            kv_lens=kv_lens.tolist(),
-        )
+        raise NotImplementedError("Week 3 Day 5 Task 3: A step from tables")
 
     def insert(self, layer: int, meta: ForwardMeta, key: Tensor, value: Tensor) -> None:
         """Write the keys and values of a step's T tokens to their places in the pages of one layer.
@@ -174,7 +115,7 @@ class DecodeState:
             meta: the step.
             key: [T, Hkv, D]; value likewise.
         """
-        self.pages.write(layer, meta.slot_mapping, key, value)
+        raise NotImplementedError("Week 3 Day 5 Task 4: Insert and attend")
 
     def update_decode_state_and_compute_attn(
         self, layer: int, meta: ForwardMeta, query: Tensor, key: Tensor, value: Tensor, scale: float
@@ -191,11 +132,8 @@ class DecodeState:
         Returns:
             [T, H, D].
         """
-        self.insert(layer, meta, key, value)
-        keys, values = self.pages.keys[layer], self.pages.values[layer]
-        out, _ = self.attention(query, keys, values, meta, scale, True)
-        return out
+        raise NotImplementedError("Week 3 Day 5 Task 4: Insert and attend")
 
     def advance(self, q_lens: Sequence[int]) -> None:
         """Note that so many tokens more of each slot are in its pages: once a step, after the model has run."""
-        self.lengths += torch.tensor(q_lens, dtype=torch.int32)
+        raise NotImplementedError("Week 3 Day 5 Task 5: One run")

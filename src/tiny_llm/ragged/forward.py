@@ -33,9 +33,7 @@ class RaggedCache(LayerCache):
         Returns:
             [1, H, T, D].
         """
-        query, key, value = (x[0].transpose(0, 1) for x in (query, key, value))
-        out = self.state.update_decode_state_and_compute_attn(self.layer, self.meta, query, key, value, scale)
-        return out.transpose(0, 1)[None]
+        raise NotImplementedError("Week 3 Day 5 Task 4: Insert and attend")
 
 
 def forward(model: Transformer, state: DecodeState, tokens: Sequence[int], q_lens: Sequence[int]) -> Tensor:
@@ -56,14 +54,4 @@ def forward(model: Transformer, state: DecodeState, tokens: Sequence[int], q_len
         OutOfBlocks: too few pages are free; nothing has changed.
         ValueError: ``q_lens`` don't add up to T, or are not what :meth:`DecodeState.allocate` takes.
     """
-    if not 0 < len(tokens) == sum(q_lens):
-        raise ValueError(
-            f"{len(tokens)} tokens for slots that bring {sum(q_lens)} together: at least 1, and as many"
-        )
-    device = model.embedding.weight.device
-    state.allocate(q_lens)
-    meta = state.metadata(q_lens, device)
-    caches = [RaggedCache(state, layer, meta) for layer in range(model.config.num_layers)]
-    hidden = model.hidden(torch.tensor([tokens], device=device), meta.positions, caches)
-    state.advance(q_lens)
-    return hidden[0, meta.last_rows]
+    raise NotImplementedError("Week 3 Day 5 Task 5: One run")

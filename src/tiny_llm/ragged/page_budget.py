@@ -24,12 +24,7 @@ class PageBudget:
             held: how many pages each holds, in the order of the line.
             most: how many pages each may come to hold at once, at least ``held``; in the same order.
         """
-        self.free = free
-        self.spare: list[int] = []  # of each in line: how many pages may go to those behind it
-        before = 0  # held by those in front of it: free by the time that it needs them
-        for holds, needs in zip(held, most, strict=True):
-            self.spare.append(free + before - (needs - holds))
-            before += holds
+        raise NotImplementedError("Week 3 Day 6 Task 2: Pages to spare")
 
     def limit(self, place: int) -> int:
         """How many pages the one at ``place`` in line may take now: free, and to spare for all before it.
@@ -37,7 +32,7 @@ class PageBudget:
         Args:
             place: 0 is the oldest.
         """
-        return min([self.free, *self.spare[:place]])
+        raise NotImplementedError("Week 3 Day 6 Task 2: Pages to spare")
 
     def take(self, place: int, count: int) -> None:
         """Note that the one at ``place`` takes ``count`` pages, at most its limit.
@@ -47,7 +42,4 @@ class PageBudget:
         Raises:
             ValueError: they are more than its limit, or fewer than none.
         """
-        if not 0 <= count <= self.limit(place):
-            raise ValueError(f"number {place} in line may take 0 to {self.limit(place)} pages, not {count}")
-        self.free -= count
-        self.spare[:place] = [spare - count for spare in self.spare[:place]]
+        raise NotImplementedError("Week 3 Day 6 Task 2: Pages to spare")

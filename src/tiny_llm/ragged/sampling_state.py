@@ -16,7 +16,7 @@ class SamplingState:
     """The logical side of a batch of B slots: a request in each, or None.
 
     Each request brings its own way of sampling and its own end tokens. The pages are the decode state's; the two have
-    the same slots, and are given up together.
+    the same slots, and are given up together. An idle slot has no tokens, no prompt, and stands at position 0.
     """
 
     def __init__(self, pages: DecodeState, max_positions: int) -> None:
@@ -72,36 +72,18 @@ class SamplingState:
         Raises:
             ValueError: it can't ever run here, is finished already, or finds no idle slot; nothing has changed.
         """
-        reason = self.refusal(request)
-        if reason is None and request.finished(self.max_positions):
-            reason = "the request is finished: it has no token to issue"
-        if reason is None and not self.idle:
-            reason = f"all {len(self.requests)} slots are taken"
-        if reason is not None:
-            raise ValueError(reason)
-        slot = self.idle[0]
-        self.requests[slot] = request
-        self.tokens[slot] = list(request.prompt_ids)
-        self.position[slot] = 0
-        self.input_lens[slot] = len(request.prompt_ids)
-        self.rank[slot] = self.pushed
-        self.pushed += 1
-        return slot
+        raise NotImplementedError("Week 3 Day 6 Task 1: In and out")
 
     def completed_mask(self) -> list[bool]:
         """Of each slot, whether its request has all its tokens; not so where there is none."""
-        return [request is not None and request.finished(self.max_positions) for request in self.requests]
+        raise NotImplementedError("Week 3 Day 6 Task 1: In and out")
 
     def due(self) -> list[int]:
         """Of each slot, how many tokens are not issued yet: what is left of the prompt, or the newest token.
 
-        None of a request that is complete: its last token is never issued.
+        None of a request that is complete, whose last token is never issued, and none where there is no request.
         """
-        done = self.completed_mask()
-        return [
-            0 if done[slot] else len(self.tokens[slot]) - self.position[slot]
-            for slot in range(len(self.tokens))
-        ]
+        raise NotImplementedError("Week 3 Day 6 Task 3: Who issues how much")
 
     def issue_lens(self, capacity: int) -> list[int]:
         """How many tokens each slot issues in the next step. It changes nothing.
@@ -119,20 +101,7 @@ class SamplingState:
         Raises:
             ValueError: the capacity is below 1.
         """
-        if capacity < 1:
-            raise ValueError(f"a step with room for {capacity} tokens: it must be at least 1")
-        line, due, held = self.line, self.due(), self.pages.held
-        most = [self.most_pages(request) for slot in line if (request := self.requests[slot]) is not None]
-        budget = PageBudget(len(self.pages.available_page_indices), [held[slot] for slot in line], most)
-        lens = [0] * len(due)
-        in_turn = sorted(enumerate(line), key=lambda each: self.position[each[1]] < self.input_lens[each[1]])
-        for place, slot in in_turn:
-            room = (held[slot] + budget.limit(place)) * self.pages.page_size - self.position[slot]
-            lens[slot] = min(due[slot], capacity, room)
-            capacity -= lens[slot]
-            pages = blocks_for(self.position[slot] + lens[slot], self.pages.page_size)
-            budget.take(place, max(0, pages - held[slot]))
-        return lens
+        raise NotImplementedError("Week 3 Day 6 Task 3: Who issues how much")
 
     def ragged_issue_tokens(self, lens: Sequence[int]) -> list[int]:
         """The next tokens of each slot, in one row: one slot's after the other's. It changes nothing.
@@ -140,28 +109,24 @@ class SamplingState:
         Args:
             lens: how many of each of the B slots.
         """
-        starts = zip(self.tokens, self.position, lens, strict=True)
-        return [token for tokens, start, count in starts for token in tokens[start : start + count]]
+        raise NotImplementedError("Week 3 Day 6 Task 4: A mixed step")
 
     def advance(self, lens: Sequence[int]) -> None:
         """Note that so many tokens of each slot were issued."""
-        self.position = [start + count for start, count in zip(self.position, lens, strict=True)]
+        raise NotImplementedError("Week 3 Day 6 Task 4: A mixed step")
 
     def accept(self, slot: int, logits: Tensor) -> None:
         """Let the request in a slot choose its next token from its logits [V]."""
-        request = self.requests[slot]
-        assert request is not None
-        request.accept(logits)
-        self.tokens[slot].append(request.output[-1])
+        raise NotImplementedError("Week 3 Day 6 Task 4: A mixed step")
 
     def get(self, mask: Sequence[bool]) -> list[list[int]]:
-        """The output so far of the marked slots, in their order: what comes after the prompt."""
-        marked = [slot for slot, mark in enumerate(mask) if mark]
-        return [self.tokens[slot][self.input_lens[slot] :] for slot in marked]
+        """The output so far of the marked slots, in their order: what comes after the prompt; [] of an idle slot."""
+        raise NotImplementedError("Week 3 Day 6 Task 1: In and out")
 
     def release(self, mask: Sequence[bool]) -> None:
-        """Make the marked slots idle, and give their pages back. An idle slot may be marked, too."""
-        self.pages.release(mask)
-        for slot in [slot for slot, mark in enumerate(mask) if mark]:
-            self.requests[slot] = None
-            self.tokens[slot], self.position[slot], self.input_lens[slot] = [], 0, 0
+        """Make the marked slots idle, and give their pages back. An idle slot may be marked, too.
+
+        Raises:
+            ValueError: there is not a mark for each of the B slots; nothing has changed.
+        """
+        raise NotImplementedError("Week 3 Day 6 Task 1: In and out")

@@ -1,0 +1,152 @@
+"""Decode states as the tests handle them, and a plain account of which slot holds which pages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from coursekit.check import check_equal, check_raises
+
+from .batch_model import RaggedModel
+from .pages import LAYERS, blocks_needed, pool_of, spoil
+
+Held = dict[int, tuple[list[int], int]]
+"""Of each slot that isn't empty: its pages, and how many tokens are in them."""
+
+
+def state_of(
+    lab: Any,
+    num_pages: int = 9,
+    P: int = 3,
+    slots: int = 4,
+    most: int = 5,
+    held: Held | None = None,
+    **rest: Any,
+) -> Any:
+    """A state over a pool full of NaN, with some slots filled by hand; each may hold `most` pages."""
+    pool = pool_of(lab, num_pages, P, LAYERS)
+    return fill(lab.ragged.decode_state.DecodeState(pool, slots, most, **rest), held or {})
+
+
+def fill(state: Any, held: Held) -> Any:
+    """Give slots these very pages and lengths, as if they had been allocated and filled."""
+    for slot, (pages, length) in held.items():
+        for place, page in enumerate(pages):
+            state.page_indices[slot, place] = page
+            state.available_page_indices.remove(page)
+        state.lengths[slot] = length
+    return state
+
+
+def model_state(
+    lab: Any, model: RaggedModel, num_pages: int = 40, P: int = 3, slots: int = 4, most: int = 9
+) -> Any:
+    """A state for a model whose attention reads the pages token by token."""
+    pool = lab.paged.pool.KvPool(model.config, num_pages, P, device=lab.device)
+    spoil(pool)
+    return lab.ragged.decode_state.DecodeState(pool, slots, most, model.read)
+
+
+class SlotModel(RaggedModel):
+    """The model of Day 3.2's tests, with today's caches."""
+
+    @property
+    def cache_kind(self) -> Any:
+        return self.lab.ragged.forward.RaggedCache
+
+
+def tables(state: Any) -> dict[str, Any]:
+    """All that a state knows: two of these are equal where nothing has changed."""
+    return {
+        "page_indices": state.page_indices.tolist(),
+        "lengths": state.lengths.tolist(),
+        "available_page_indices": list(state.available_page_indices),
+    }
+
+
+def pages_of(state: Any) -> list[list[int]]:
+    """The pages of each slot, in order."""
+    return [[page for page in row if page] for row in state.page_indices.tolist()]
+
+
+def refused(state: Any, error: type[Exception], call: Any, *, name: str) -> BaseException:
+    """The call raises such an error and changes nothing; the error."""
+    __tracebackhide__ = True
+    before = tables(state)
+    raised = check_raises(error, call, name=name)
+    check_equal(tables(state), before, name=f"the tables after {name}, which was refused: nothing may change")
+    return raised
+
+
+class Account:
+    """Who holds how many pages, as plain lists. Every call goes to the state, and what it does is checked."""
+
+    def __init__(self, lab: Any, num_pages: int, P: int, slots: int, most: int) -> None:
+        self.out_of_blocks = lab.paged.allocator.OutOfBlocks
+        self.state = state_of(lab, num_pages, P, slots, most)
+        self.num_pages, self.P, self.most = num_pages, P, most
+        self.held: list[list[int]] = [[] for _ in range(slots)]
+        self.lengths = [0] * slots
+
+    @property
+    def free(self) -> list[int]:
+        """The pages that nobody holds."""
+        taken = {page for pages in self.held for page in pages}
+        return [page for page in range(1, self.num_pages) if page not in taken]
+
+    def allocate(self, q_lens: Sequence[int]) -> bool:
+        """Whether it could be; what is lacking was taken then, and nothing else."""
+        wanted = [blocks_needed(past + new, self.P) for past, new in zip(self.lengths, q_lens, strict=True)]
+        lacking = [max(0, want - len(has)) for want, has in zip(wanted, self.held, strict=True)]
+        name = (
+            f"allocate({list(q_lens)}), with {self.lengths} tokens in {[len(has) for has in self.held]} pages"
+        )
+        error = self.out_of_blocks if sum(lacking) > len(self.free) else None
+        if max(wanted) > self.most:  # that can never be, whatever is free
+            error = ValueError
+        if error is not None:
+            refused(self.state, error, lambda: self.state.allocate(q_lens), name=name)
+            return False
+        free = self.free
+        self.state.allocate(q_lens)
+        found = pages_of(self.state)
+        for slot, (has, count) in enumerate(zip(self.held, lacking, strict=True)):
+            fresh = found[slot][len(has) :]
+            check_equal(found[slot][: len(has)], has, name=f"the pages that slot {slot} held before {name}")
+            check_equal(len(fresh), count, name=f"how many pages slot {slot} got from {name}")
+            valid = set(fresh) <= set(free) and len(set(fresh)) == len(fresh)
+            assert valid, f"{name} gave slot {slot} pages {fresh}; the pages that were free: {free}"
+            free = [page for page in free if page not in fresh]
+        self.held = found
+        self._check(name)
+        return True
+
+    def advance(self, q_lens: Sequence[int]) -> None:
+        """The model has run on the tokens."""
+        for slot, count in enumerate(q_lens):
+            self.state.lengths[slot] += count
+            self.lengths[slot] += count
+
+    def release(self, mask: Sequence[bool]) -> None:
+        name = f"release({list(mask)}), with {self.held} held"
+        self.state.release(mask)
+        for slot, marked in enumerate(mask):
+            if marked:
+                self.held[slot], self.lengths[slot] = [], 0
+        self._check(name)
+
+    def _check(self, name: str) -> None:
+        state = self.state
+        filled = [pages + [0] * (self.most - len(pages)) for pages in self.held]
+        check_equal(state.page_indices.tolist(), filled, name=f"page_indices after {name}")
+        check_equal(state.lengths.tolist(), self.lengths, name=f"lengths after {name}")
+        check_free(state, self.free, when=f"after {name}")
+
+
+def check_free(state: Any, pages: Sequence[int], *, when: str) -> None:
+    """These very pages are on the stack, each once, as plain integers."""
+    __tracebackhide__ = True
+    stack = state.available_page_indices
+    plain = isinstance(stack, list) and all(type(page) is int for page in stack)
+    assert plain, f"{when}, available_page_indices should be a list of plain integers; it is {stack!r}"
+    check_equal(sorted(stack), list(pages), name=f"the free pages {when}")

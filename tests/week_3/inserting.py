@@ -1,0 +1,108 @@
+"""A step's new tokens, where they must be once a layer has written them, and an attention that listens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from week_1.numpy_model import HKV, D
+
+from coursekit.check import check, check_equal
+
+from .decode_states import state_of
+from .pages import LAYERS, slot_of
+from .ragged import RaggedStep
+
+
+def heads_of(lab: Any, x: np.ndarray) -> Any:
+    """[T, H, D] as the model brings it: [1, H, T, D]."""
+    return lab.array(x.swapaxes(0, 1)[None])
+
+
+def new_rows(step: RaggedStep) -> tuple[list[int], np.ndarray, np.ndarray]:
+    """Slots, keys and values [T, Hkv, D] of a step's new tokens."""
+    slots = [
+        slot_of(table, kv - q + i, step.P)
+        for table, kv, q in zip(step.tables, step.kv_lens, step.q_lens, strict=True)
+        for i in range(q)
+    ]
+    keys, values = (x.reshape(-1, *x.shape[2:])[slots] for x in (step.keys, step.values))
+    return slots, keys, values
+
+
+def state_for(lab: Any, step: RaggedStep, layer: int | None = None, **rest: Any) -> Any:
+    """A state whose slots hold the step's pages; in one layer the keys and values of the past, else NaN."""
+    past = [kv - q for kv, q in zip(step.kv_lens, step.q_lens, strict=True)]
+    held = dict(enumerate(zip(step.tables, past, strict=True)))
+    state = state_of(
+        lab, step.keys.shape[0], step.P, len(past), max(map(len, step.tables)), held=held, **rest
+    )
+    if layer is not None:
+        slots, _, _ = new_rows(step)
+        for part, pages in ((state.pages.keys, step.keys), (state.pages.values, step.values)):
+            before = pages.copy()
+            before.reshape(-1, HKV, D)[slots] = np.nan  # the new tokens come with the call
+            part[layer] = lab.array(before)
+    return state
+
+
+def written_alone(step: RaggedStep, layer: int) -> tuple[np.ndarray, np.ndarray]:
+    """Keys and values [layers, N, P, Hkv, D] of a pool that was NaN, after a layer has written the step."""
+    slots, *new = new_rows(step)
+    pools = []
+    for numbers in new:
+        pool = np.full((LAYERS, *step.keys.shape), np.nan)
+        pool[layer].reshape(-1, HKV, D)[slots] = numbers
+        pools.append(pool)
+    return pools[0], pools[1]
+
+
+def check_pool(state: Any, step: RaggedStep, layer: int) -> None:
+    __tracebackhide__ = True
+    wanted = written_alone(step, layer)
+    for n, name in enumerate(("keys", "values")):
+        check(
+            getattr(state.pages, name),
+            wanted[n],
+            name=f"pages.{name} afterwards, NaN where this step writes nothing",
+            axes="layers N P Hkv D",
+            suspects={"keys and values are mixed up": wanted[1 - n]},
+            rtol=0,
+            atol=0,
+        )
+
+
+class Listening:
+    """In the place of `paged_attention`: notes what it was given, and answers with `answer`."""
+
+    def __init__(self, lab: Any, answer: np.ndarray) -> None:
+        self.lab, self.answer = lab, answer
+        self.calls: list[tuple[Any, ...]] = []
+
+    def __call__(self, *arguments: Any) -> Any:
+        check_equal(len(arguments), 6, name="how many arguments `attention` was given, by place")
+        arrays = [self.lab.numpy(x) for x in arguments[:3]]
+        self.calls.append((*arrays, *arguments[3:]))
+        return self.lab.array(self.answer), self.lab.array(self.answer[:, :, 0])
+
+    def check(self, step: RaggedStep, layer: int, meta: Any, scale: float) -> None:
+        """It was called once, for the step, with the new tokens in their places."""
+        __tracebackhide__ = True
+        check_equal(len(self.calls), 1, name="how often the state's own `attention` was called")
+        query, keys, values, *rest = self.calls[0]
+        check(query, step.query, name="the queries given to `attention`", axes="T H D", framework="numpy")
+        wanted = written_alone(step, layer)
+        for n, (name, found) in enumerate((("keys", keys), ("values", values))):
+            check(
+                found,
+                wanted[n][layer],
+                name=f"the {name} given to `attention`, NaN where this step writes nothing",
+                axes="N P Hkv D",
+                framework="numpy",
+                suspects={"keys and values are mixed up": wanted[1 - n][layer]},
+                rtol=0,
+                atol=0,
+                nan="new tokens are not in their places when `attention` is called: insert first",
+            )
+        assert rest[0] is meta, "`attention` was given other metadata than the step's"
+        check_equal(tuple(rest[1:]), (scale, True), name="scale and causal, as `attention` got them")
