@@ -128,7 +128,9 @@ def draw() -> None:
         for slot, (name, count) in enumerate(moment.issued):
             _cell(ax, x, tops[f"slot {slot}"], WIDTH - 0.1, 0.32, name, f"{name} +{count}" if name else "")
         for page, owner in enumerate(moment.owners):
-            _cell(ax, x, tops["pages"] + (len(moment.owners) - 1 - page) * 0.19, WIDTH - 0.1, 0.17, owner, owner)
+            _cell(
+                ax, x, tops["pages"] + (len(moment.owners) - 1 - page) * 0.19, WIDTH - 0.1, 0.17, owner, owner
+            )
     first = LEFT - 0.34
     for n, name in enumerate("ABC"):
         _mark(ax, first + (n - 1) * 0.17, tops["clients"] + 0.3, name)
@@ -147,7 +149,9 @@ def _clients(ax: Axes, x: float, tops: dict[str, float], moment: Moment) -> None
         if name in moment.cancelled:
             label(ax, at + 0.1, tops["clients"] + 0.2, "cancel", size=7.5, colour="red", bold=True)
     for name in moment.arrived:
-        label(ax, x + 0.34, tops["clients"] + 0.42, f"submit {name}", size=7.5, colour=COLOUR[name], bold=True)
+        label(
+            ax, x + 0.34, tops["clients"] + 0.42, f"submit {name}", size=7.5, colour=COLOUR[name], bold=True
+        )
 
 
 def _cells(ax: Axes, x: float, y: float, names: list[str]) -> None:
