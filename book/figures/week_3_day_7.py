@@ -1,4 +1,4 @@
-"""The life of four queries: a real batcher's loop, step by step, with who waits, who runs, and who holds which page."""
+"""The life of four queries: a real batcher, step by step, with who waits, who runs, and who holds which page."""
 
 from __future__ import annotations
 

@@ -43,6 +43,7 @@ def test_a_percentile_is_the_least_value_that_so_many_do_not_exceed(values, perc
         return 100 * sum(other <= value for other in values) / len(values)
 
     found = percentile(values, percent)
+    assert found is not None
     assert found in values
     assert share(found) >= percent
     assert all(share(value) < percent for value in values if value < found)

@@ -599,6 +599,19 @@ def test_task_3_slot_and_pages_are_free_before_anybody_hears_of_the_end(lab):
     check_equal(seen, [(2, 2, 0), (2, 2, 0)], name=name)
 
 
+def test_task_3_a_caller_may_do_with_its_request_what_it_likes(lab):
+    """The ticket runs a copy: who empties its own list of token ids must not end the loop."""
+    batcher, prompts = batcher_of(lab, kind=watched(lab), slots=1), [[3, 1, 4], [1, 5]]
+    requests = [new_request(lab, list(prompt), 4) for prompt in prompts]
+    futures = [batcher.submit(request) for request in requests]
+    for request in requests:
+        request.prompt_ids.clear()
+        request.max_tokens = 0
+    until_done(batcher)
+    expected = [alone(prompt, 4) for prompt in prompts]
+    check_equal([outcome(future) for future in futures], expected, name="the outputs")
+
+
 def test_task_3_release_settles_only_the_marked(lab):
     batcher = batcher_of(lab, slots=3)
     futures = [batcher.submit(new_request(lab, prompt_of(n + 2), 5)) for n in range(2)]
