@@ -83,8 +83,11 @@ def refused(state: Any, error: type[Exception], call: Any, *, name: str) -> Base
 def check_unchanged(state: Any, before: dict[str, Any], when: str) -> None:
     """Each of the tables is as it was; the failure shows the one that isn't."""
     __tracebackhide__ = True
-    for field, found in tables(state).items():
-        check_equal(found, before[field], name=f"{field} {when}")
+    now = tables(state)
+    rows, rows_before = (dict(enumerate(each["page_indices"])) for each in (now, before))
+    check_equal(rows, rows_before, name=f"rows of page_indices {when}")
+    for field in ("lengths", "available_page_indices"):
+        check_equal(now[field], before[field], name=f"{field} {when}")
 
 
 def check_says(error: BaseException, number: int, what: str) -> None:
