@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
-from style import COLOURS, PALE, arrow, diagram, label, new_figure, save
+from style import COLOURS, PALE, diagram, label, new_figure, save
 
 from tiny_llm.batch import Request
 from tiny_llm.paged.allocator import NULL_BLOCK, BlockAllocator
@@ -48,14 +48,14 @@ def _step() -> None:
     fig, ax = diagram(height=4.5)
     state, meta = example()
     busy = [slot for slot, count in enumerate(STEP) if count]
-    tops = _pool(ax, state, meta, busy)
-    _tables(ax, state, meta, busy, tops)
+    _pool(ax, state, meta)
+    _tables(ax, state, meta)
     _tokens(ax, meta, busy)
     save(fig, "week_3_day_5")
 
 
-def _tables(ax: Axes, state: DecodeState, meta: ForwardMeta, busy: list[int], tops: list[float]) -> None:
-    """A row a slot; arrows lead from the pages that this step writes to."""
+def _tables(ax: Axes, state: DecodeState, meta: ForwardMeta) -> None:
+    """A row a slot; heavy are the pages that this step writes to."""
     top, size, left = 3.55, 0.36, 2.35
     heads = {0.95: "lengths", 1.72: "q_lens", left + M * size / 2: "page_indices"}
     for x, words in heads.items():
@@ -72,11 +72,6 @@ def _tables(ax: Axes, state: DecodeState, meta: ForwardMeta, busy: list[int], to
             later = page != NULL_BLOCK and place >= shown
             x = left + place * size
             _cell(ax, x, y, size, size, colour, str(page), heavy=page in fresh, hatch="////" if later else "")
-        written = [page for page in state.page_indices[slot].tolist() if page in fresh]
-        for page in written:
-            rise = 0.08 if len(written) > 1 and page == written[0] else -0.08 if len(written) > 1 else 0
-            start = (left + M * size + 0.04, y + size / 2 + rise)
-            arrow(ax, start, (4.72, tops[page] + 0.135), colour=SERIES[slot], bend=0.04)
     y = top - 4 * (size + 0.1) + 0.1
     stack = state.available_page_indices
     label(ax, 0.1, y, f"available_page_indices {stack}", align="left", mono=True, size=8)
@@ -105,18 +100,17 @@ def _tokens(ax: Axes, meta: ForwardMeta, busy: list[int]) -> None:
             label(ax, left + (t + 0.5) * width, y, str(number), size=8.5)
 
 
-def _pool(ax: Axes, state: DecodeState, meta: ForwardMeta, busy: list[int]) -> list[float]:
-    """The pages, one below the other; where each begins upwards."""
+def _pool(ax: Axes, state: DecodeState, meta: ForwardMeta) -> None:
+    """The pages, one below the other."""
     left, top, width, height = 5.3, 3.85, 0.42, 0.27
     names: dict[int, tuple[int, str]] = {}
     for slot, name in enumerate(NAMES):
         pages = state.page_indices[slot].tolist()
         for p in range(int(state.lengths[slot]) + STEP[slot]):
             names[pages[p // P] * P + p % P] = slot, f"{name}{p}"
-    fresh, tops = set(meta.slot_mapping.tolist()), []
+    fresh = set(meta.slot_mapping.tolist())
     for page in range(N):
         y = top - page * (height + 0.075)
-        tops.append(y)
         label(
             ax,
             left - 0.08,
@@ -132,7 +126,6 @@ def _pool(ax: Axes, state: DecodeState, meta: ForwardMeta, busy: list[int]) -> l
             heavy = page * P + place in fresh
             _cell(ax, left + place * width, y, width, height, colour, words, heavy=heavy)
     label(ax, left, 0.16, "heavy: written in this step", align="left", size=8)
-    return tops
 
 
 def _cell(
@@ -155,7 +148,7 @@ def _cell(
             edgecolor=COLOURS[colour or "line"],
             linewidth=2.2 if heavy else 0.9,
             linestyle="-" if colour else (0, (2, 2)),
-            zorder=0.9 if heavy else 0.8 if colour else 0.7,  # arrows are drawn over cells
+            zorder=0.9 if heavy else 0.8 if colour else 0.7,  # heavy lines over light ones
         )
     )
     if hatch:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .decode_states import Held, state_of
+from coursekit.checking.comparison import CheckFailed
+
+from .decode_states import Held, check_unchanged, state_of, tables
 
 HELD: Held = {0: ([4, 7], 4), 2: ([8, 3, 6], 9), 3: ([5], 0)}
 """Three of four slots, of at most five pages of 3 tokens; free are 1, 2, 9, 10 and 11."""
@@ -146,3 +148,20 @@ SOUND: dict[str, Held] = {
         3: ([8, 5, 6], 8),
     },
 }
+
+
+def check_accepted(state: Any, what: str) -> None:
+    """`check()` finds no fault with tables that are right, and changes nothing."""
+    __tracebackhide__ = True
+    before = tables(state)
+    try:
+        state.check()
+    except NotImplementedError:
+        raise
+    except RuntimeError as error:
+        raise CheckFailed(
+            f"check() finds fault with tables that are right ({what}): {error}; "
+            f"page_indices {before['page_indices']}, lengths {before['lengths']}, "
+            f"available_page_indices {before['available_page_indices']}"
+        ) from error
+    check_unchanged(state, before, f"after check(), with {what}")

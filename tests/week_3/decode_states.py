@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from coursekit.check import check_equal, check_raises
+from coursekit.checking.comparison import CheckFailed
 
 from .batch_model import RaggedModel
 from .pages import LAYERS, blocks_needed, pool_of, spoil
@@ -74,8 +76,25 @@ def refused(state: Any, error: type[Exception], call: Any, *, name: str) -> Base
     __tracebackhide__ = True
     before = tables(state)
     raised = check_raises(error, call, name=name)
-    check_equal(tables(state), before, name=f"the tables after {name}, which was refused: nothing may change")
+    check_unchanged(state, before, f"after {name}, which was refused: nothing may change")
     return raised
+
+
+def check_unchanged(state: Any, before: dict[str, Any], when: str) -> None:
+    """Each of the tables is as it was; the failure shows the one that isn't."""
+    __tracebackhide__ = True
+    now = tables(state)
+    rows, rows_before = (dict(enumerate(each["page_indices"])) for each in (now, before))
+    check_equal(rows, rows_before, name=f"rows of page_indices {when}")
+    for field in ("lengths", "available_page_indices"):
+        check_equal(now[field], before[field], name=f"{field} {when}")
+
+
+def check_says(error: BaseException, number: int, what: str) -> None:
+    """The message of an error names a number."""
+    __tracebackhide__ = True
+    if not re.search(rf"(?<![\w-]){number}\b", str(error)):
+        raise CheckFailed(f"the {type(error).__name__} should say {what}; its message is {str(error)!r}")
 
 
 class Account:
@@ -108,7 +127,15 @@ class Account:
             refused(self.state, error, lambda: self.state.allocate(q_lens), name=name)
             return False
         free = self.free
-        self.state.allocate(q_lens)
+        try:
+            self.state.allocate(q_lens)
+        except self.out_of_blocks as refusal:
+            what = f"{sum(lacking)} pages are lacking" if any(lacking) else "nothing is lacking here"
+            rows = self.state.page_indices.tolist()
+            raise CheckFailed(
+                f"{name}: OutOfBlocks was raised ({refusal}), but {what} and {len(free)} are free; "
+                f"what a slot holds is what its row lists: page_indices {rows}"
+            ) from refusal
         found = pages_of(self.state)
         for slot, (has, count) in enumerate(zip(self.held, lacking, strict=True)):
             fresh = found[slot][len(has) :]
@@ -143,10 +170,22 @@ class Account:
         check_free(state, self.free, when=f"after {name}")
 
 
+def check_plain(state: Any, when: str) -> None:
+    """The stack is a list of plain integers."""
+    __tracebackhide__ = True
+    stack = state.available_page_indices
+    if not isinstance(stack, list):
+        raise CheckFailed(f"{when}, available_page_indices should be a list; it is {stack!r}")
+    for page in stack:
+        if type(page) is not int:
+            raise CheckFailed(
+                f"{when}, available_page_indices should hold plain integers; {page!r} is a {type(page).__name__}. "
+                "An element of a row is a view: once the row is emptied it is 0. Use `.tolist()`"
+            )
+
+
 def check_free(state: Any, pages: Sequence[int], *, when: str) -> None:
     """These very pages are on the stack, each once, as plain integers."""
     __tracebackhide__ = True
-    stack = state.available_page_indices
-    plain = isinstance(stack, list) and all(type(page) is int for page in stack)
-    assert plain, f"{when}, available_page_indices should be a list of plain integers; it is {stack!r}"
-    check_equal(sorted(stack), list(pages), name=f"the free pages {when}")
+    check_plain(state, when)
+    check_equal(sorted(state.available_page_indices), list(pages), name=f"the free pages {when}")

@@ -78,10 +78,15 @@ class Listening:
     def __init__(self, lab: Any, answer: np.ndarray) -> None:
         self.lab, self.answer = lab, answer
         self.calls: list[tuple[Any, ...]] = []
+        self.pages: Any = None  # the pool, if the test sets it
+        self.written: list[int] = []  # the layers of it that had new keys when this was called
 
     def __call__(self, *arguments: Any) -> Any:
         check_equal(len(arguments), 6, name="how many arguments `attention` was given, by place")
         arrays = [self.lab.numpy(x) for x in arguments[:3]]
+        if self.pages is not None:
+            pool = self.lab.numpy(self.pages.keys)
+            self.written = [layer for layer in range(len(pool)) if not np.isnan(pool[layer]).all()]
         self.calls.append((*arrays, *arguments[3:]))
         return self.lab.array(self.answer), self.lab.array(self.answer[:, :, 0])
 
@@ -92,6 +97,12 @@ class Listening:
         query, keys, values, *rest = self.calls[0]
         check(query, step.query, name="the queries given to `attention`", axes="T H D", framework="numpy")
         wanted = written_alone(step, layer)
+        cause = "new tokens are not in their places when `attention` is called: insert first"
+        if self.written:
+            cause = (
+                f"new tokens are in layer {', '.join(map(str, self.written))} when `attention` is called for layer "
+                f"{layer}, and it was given another layer's pages"
+            )
         for n, (name, found) in enumerate((("keys", keys), ("values", values))):
             check(
                 found,
@@ -102,7 +113,7 @@ class Listening:
                 suspects={"keys and values are mixed up": wanted[1 - n][layer]},
                 rtol=0,
                 atol=0,
-                nan="new tokens are not in their places when `attention` is called: insert first",
+                nan=cause,
             )
         assert rest[0] is meta, "`attention` was given other metadata than the step's"
         check_equal(tuple(rest[1:]), (scale, True), name="scale and causal, as `attention` got them")

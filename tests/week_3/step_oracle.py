@@ -132,10 +132,10 @@ class Counted:
             check_equal(sequence.length, past, name="a sequence's length afterwards: nothing has run yet")
             check_equal(sequence.blocks, list(blocks), name="a sequence's blocks afterwards")
 
-    def compare(self, meta: Any) -> None:
-        """Compare all of some metadata."""
+    def compare(self, meta: Any, more: Mapping[str, dict[str, Any]] | None = None) -> None:
+        """Compare all of some metadata; `more` has further mistakes by field, as `suspects` gives them."""
         __tracebackhide__ = True
-        suspects = self.suspects()
+        suspects = {name: found | (more or {}).get(name, {}) for name, found in self.suspects().items()}
         for name, (axes, dtype) in TENSORS.items():
             options: dict[str, Any] = {"axes": axes, "dtype": dtype, "suspects": suspects[name]}
             check(getattr(meta, name), np.array(self.fields[name]), name=name, **options)

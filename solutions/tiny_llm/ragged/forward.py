@@ -54,7 +54,8 @@ def forward(model: Transformer, state: DecodeState, tokens: Sequence[int], q_len
 
     Raises:
         OutOfBlocks: too few pages are free; nothing has changed.
-        ValueError: ``q_lens`` don't add up to T, or are not what :meth:`DecodeState.allocate` takes.
+        ValueError: ``q_lens`` don't add up to T, or are not what :meth:`DecodeState.allocate` takes. If pages are
+            lacking as well, either error may come.
     """
     if not 0 < len(tokens) == sum(q_lens):
         raise ValueError(

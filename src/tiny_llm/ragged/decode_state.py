@@ -62,7 +62,8 @@ class DecodeState:
     def allocate(self, q_lens: Sequence[int]) -> None:
         """Give each slot the pages that it lacks for its new tokens; all of them, or nobody gets any.
 
-        A slot takes a page only when the ones that it holds are full. The page that was freed last goes out first.
+        A slot takes a page only when the ones that it holds are full. Slots are served in order, and the page
+        that was freed last goes out first.
 
         Args:
             q_lens: how many tokens each of the B slots brings to the next step; 0: it takes no part.
@@ -75,6 +76,8 @@ class DecodeState:
 
     def release(self, mask: Sequence[bool]) -> None:
         """Give back the pages of the slots that are marked, which are empty then.
+
+        They go onto the stack as plain integers: slots in order, the pages of each in the order of its row.
 
         Args:
             mask: a bool for each of the B slots. An empty slot may be marked, too.
@@ -95,7 +98,9 @@ class DecodeState:
         raise NotImplementedError("Week 3 Day 5 Task 2: The books")
 
     def metadata(self, q_lens: Sequence[int], device: torch.device | str = "cpu") -> ForwardMeta:
-        """What Day 3.2's attention has to know of a step, made from the tables, without a loop over tokens.
+        """What Day 3.2's attention has to know of a step, made from the tables; array operations are recommended.
+
+        Nothing is checked here: :meth:`allocate` has refused what makes no step, and given it its pages.
 
         Args:
             q_lens: how many tokens each of the B slots brings; 0: it takes no part, and has no row in the metadata.
@@ -103,7 +108,8 @@ class DecodeState:
             device: where the tensors go.
 
         Returns:
-            the metadata of the slots that take part, in the order of the slots.
+            the metadata of the slots that take part, in the order of the slots. ``positions``, ``slot_mapping`` and
+            ``last_rows`` are int64; ``cu_seqlens_q``, ``seq_lens_kv`` and ``block_table`` are int32.
         """
         raise NotImplementedError("Week 3 Day 5 Task 3: A step from tables")
 
@@ -120,7 +126,9 @@ class DecodeState:
     def update_decode_state_and_compute_attn(
         self, layer: int, meta: ForwardMeta, query: Tensor, key: Tensor, value: Tensor, scale: float
     ) -> Tensor:
-        """Insert a step's new keys and values, then attend over the pages; causal.
+        """Insert a step's new keys and values, then attend over the pages of that layer.
+
+        ``self.attention`` gets its six arguments by place, the last one, ``causal``, True.
 
         Args:
             layer: which one.

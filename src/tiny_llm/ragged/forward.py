@@ -52,6 +52,7 @@ def forward(model: Transformer, state: DecodeState, tokens: Sequence[int], q_len
 
     Raises:
         OutOfBlocks: too few pages are free; nothing has changed.
-        ValueError: ``q_lens`` don't add up to T, or are not what :meth:`DecodeState.allocate` takes.
+        ValueError: ``q_lens`` don't add up to T, or are not what :meth:`DecodeState.allocate` takes. If pages are
+            lacking as well, either error may come.
     """
     raise NotImplementedError("Week 3 Day 5 Task 5: One run")
