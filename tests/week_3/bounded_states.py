@@ -26,7 +26,9 @@ def bounded_state(lab: Any, decode_state: Any, limit: int) -> Any:
             self.plans += 1
             self.empty_plans = 0 if lens is None or any(lens) else self.empty_plans + 1
             assert self.plans < MOST_PLANS, f"{MOST_PLANS} plans were made, and there is no end to it"
-            assert self.empty_plans < MOST_EMPTY_PLANS, _why_empty(self)
+            assert self.empty_plans < MOST_EMPTY_PLANS, (
+                f"{MOST_EMPTY_PLANS} plans in a row, and {why_empty(self)}"
+            )
             return lens
 
         def completed_mask(self) -> list[bool]:
@@ -49,16 +51,17 @@ def names_in(state: Any) -> list[str]:
     return ["idle" if each is None else letters[id(each)] for each in state.requests]
 
 
-def _why_empty(state: Any) -> str:
-    """What to say when nobody issues anything, again and again."""
-    told = f"{MOST_EMPTY_PLANS} plans in a row, and nobody issues a token, so nothing will ever change: "
+def why_empty(state: Any) -> str:
+    """What to say when nobody issues anything."""
+    told = "nobody issues a token, so nothing will ever change: "
     busy = [slot for slot, each in enumerate(state.requests) if each is not None]
     done = [slot for slot in busy if state.requests[slot].finished(state.max_positions)]
     if not busy:
         return told + "all slots are idle"
     if done == busy:
         return told + f"the requests in slots {done} are complete, and were not released"
+    kept = f"; those in slots {done} are, and were not released" if done else ""
     return told + (
-        f"slots {sorted(set(busy) - set(done))} have requests that are not complete (pages held {held_by(state)}, "
-        f"{len(state.pages.available_page_indices)} free)"
+        f"slots {sorted(set(busy) - set(done))} have requests that are not complete{kept} (pages held "
+        f"{held_by(state)}, {len(state.pages.available_page_indices)} free)"
     )

@@ -12,7 +12,7 @@ from week_2.reading_model import LAYERS, alone
 
 from .bankers import all_can_end, held_by, lens_of, line_of, plan_for
 from .batch_model import RaggedModel
-from .bounded_states import bounded_state, names_in
+from .bounded_states import bounded_state, names_in, why_empty
 from .pages import blocks_needed, spoil
 
 FIGURE = SimpleNamespace(num_layers=LAYERS, num_kv_heads=1, head_dim=2)
@@ -199,7 +199,8 @@ class Watch:
         assert len(slots) == len(lens) == len(self.state.requests), f"{when}: a request and a number a slot"
         assert isinstance(slots, list), f"{when}: the requests should come as a list of their own"
         assert slots is not self.state.requests, f"{when}: hand out a copy of the slots, not the list itself"
-        assert 0 < sum(lens) <= self.capacity, f"{when}: {sum(lens)} tokens, with room for {self.capacity}"
+        assert any(lens), f"{when}: {why_empty(self.state)}"
+        assert sum(lens) <= self.capacity, f"{when}: {sum(lens)} tokens, with room for {self.capacity}"
         numbers = {id(each): number for number, each in enumerate(self.requests)}
         idle = [slot for slot, each in enumerate(slots) if each is None and lens[slot]]
         assert not idle, f"{when}: slots {idle} issued tokens, and the onlooker is told that they are idle"
