@@ -12,6 +12,7 @@ from week_2.reading_model import LAYERS, alone
 
 from .bankers import all_can_end, held_by, lens_of, line_of, plan_for
 from .batch_model import RaggedModel
+from .bounded_states import bounded_state, names_in, why_empty
 from .pages import blocks_needed, spoil
 
 FIGURE = SimpleNamespace(num_layers=LAYERS, num_kv_heads=1, head_dim=2)
@@ -44,13 +45,13 @@ class MixedModel(RaggedModel):
 def state_of(
     lab: Any, model: Any = None, *, slots: int = 3, pages: int = 40, P: int = 3, limit: int = 64
 ) -> Any:
-    """Idle slots over so many free pages, all full of NaN; any slot may hold all of them."""
+    """Idle slots over so many free pages, all full of NaN; any slot may hold all of them. No endless loops."""
     config = FIGURE if model is None else model.config
     pool = lab.paged.pool.KvPool(config, pages + 1, P, device=lab.device)
     spoil(pool)
     attention = {} if not hasattr(model, "read") else {"attention": model.read}
     decode_state = lab.ragged.decode_state.DecodeState(pool, slots, pages, **attention)
-    return lab.ragged.sampling_state.SamplingState(decode_state, limit)
+    return bounded_state(lab, decode_state, limit)
 
 
 def seat(
@@ -77,7 +78,7 @@ def seat(
 def books(state: Any) -> dict[str, Any]:
     """All that the two states know: two of these are equal where nothing has changed."""
     return {
-        "who is in the slots": [None if each is None else id(each) for each in state.requests],
+        "who is in the slots": names_in(state),
         "the tokens": [list(tokens) for tokens in state.tokens],
         "the positions": list(state.position),
         "the lengths of the prompts": list(state.input_lens),
@@ -106,10 +107,14 @@ def check_step(state: Any, lens: Sequence[int], capacity: int, when: str) -> Non
     plan = plan_for(state, capacity)
     line = plan.line
     due = {seat.slot: seat.due for seat in line}
-    who = [f"slot {each.slot} ({each.due} due{', decodes' * each.decodes})" for each in line]
+    who = [
+        f"slot {each.slot} ({each.due} due{', decodes' * each.decodes}; {each.position} issued; holds {each.held} "
+        f"pages, at most {each.most})"
+        for each in line
+    ]
     told = (
         f"{when}: in order of arrival {', '.join(who) or 'nobody'}; room for {capacity}, "
-        f"{len(state.pages.available_page_indices)} pages free"
+        f"{len(state.pages.available_page_indices)} pages of {state.pages.page_size} free"
     )
     assert sum(lens) <= capacity, f"{told}: {list(lens)} is more than there is room for"
     assert any(lens) or not any(due.values()), f"{told}: nobody issues anything, so nothing will ever change"
@@ -194,7 +199,8 @@ class Watch:
         assert len(slots) == len(lens) == len(self.state.requests), f"{when}: a request and a number a slot"
         assert isinstance(slots, list), f"{when}: the requests should come as a list of their own"
         assert slots is not self.state.requests, f"{when}: hand out a copy of the slots, not the list itself"
-        assert 0 < sum(lens) <= self.capacity, f"{when}: {sum(lens)} tokens, with room for {self.capacity}"
+        assert any(lens), f"{when}: {why_empty(self.state)}"
+        assert sum(lens) <= self.capacity, f"{when}: {sum(lens)} tokens, with room for {self.capacity}"
         numbers = {id(each): number for number, each in enumerate(self.requests)}
         idle = [slot for slot, each in enumerate(slots) if each is None and lens[slot]]
         assert not idle, f"{when}: slots {idle} issued tokens, and the onlooker is told that they are idle"

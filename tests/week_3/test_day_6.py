@@ -17,6 +17,7 @@ from coursekit import lab as door
 from coursekit.check import check, check_equal, check_raises
 
 from .bankers import all_can_end, held_by, most_for, with_more
+from .bounded_states import bounded_state
 from .mixed_batches import (
     MixedModel,
     Watch,
@@ -80,6 +81,14 @@ def test_task_1_the_prompt_belongs_to_the_caller(lab):
     check_equal(state.tokens[1], prompt_of(6), name="the slot's tokens for a prompt that is a tuple")
 
 
+def test_task_1_an_output_that_is_there_already_is_not_taken_up(lab):
+    state = state_of(lab)
+    state.push(new_request(lab, prompt_of(5), 4, output=[3, 1]))
+    check_equal(
+        state.tokens[0], prompt_of(5), name="the slot's tokens for a request with an output: its prompt alone"
+    )
+
+
 @pytest.mark.parametrize(
     ("length", "count", "what"),
     [(0, 3, "empty prompt"), (12, 3, "prompt without room"), (8, 4, "too many pages"), (5, 0, "no output")],
@@ -139,7 +148,11 @@ def test_task_1_get_gives_the_output_and_not_the_prompt(lab):
     }
     before = books(state)
     for mask, expected in cases.items():
-        check_equal(state.get(list(mask)), expected, name=f"the outputs of the slots marked in {list(mask)}")
+        check_equal(
+            state.get(list(mask)),
+            expected,
+            name=f"the outputs of the slots marked in {list(mask)}; slot 3 is idle: its output is []",
+        )
     check_equal(books(state), before, name="what is known after `get`")
 
 
@@ -425,6 +438,36 @@ def test_task_3_a_token_needs_a_page_only_when_its_pages_are_full(lab, issued):
     )
 
 
+def test_task_3_a_token_for_a_page_that_is_not_full_takes_none(lab):
+    state = state_of(lab, slots=2, pages=3)
+    seat(lab, state, prompt_of(2), 2, issued=2, output=[5])  # holds one page with 2 tokens
+    seat(lab, state, prompt_of(6), 1)
+    name = "who issues how much: the decode's token has room in its page of 3, and both free pages go to the prompt"
+    check_equal(lens_in(state, 20), [1, 6], name=name)
+
+
+def test_task_3_whoever_finds_no_page_does_not_stop_those_behind(lab):
+    state = state_of(lab, slots=3, pages=7, P=4)
+    seat(lab, state, prompt_of(8), 8, issued=8, output=[5])
+    seat(lab, state, prompt_of(8), 8, issued=8, output=[5])  # its pages are full, and it may take none
+    seat(lab, state, prompt_of(2), 3, issued=2, output=[5])  # has room in the page that it holds
+    name = "who issues how much: slot 1 finds no page; slot 2, behind it, needs none"
+    check_equal(lens_in(state, 20), [1, 0, 1], name=name)
+
+
+def test_task_3_a_slot_may_hold_more_pages_than_its_tokens_need(lab):
+    """As after a step whose model failed: the pages stay with the slot."""
+    state = state_of(lab, slots=2, pages=6)
+    seat(lab, state, prompt_of(12), 4)
+    seat(lab, state, prompt_of(3), 4)
+    state.pages.allocate([12, 0])
+    check_equal(held_by(state), [4, 0], name="the pages held after a step of 12 tokens that was not finished")
+    check_equal(
+        lens_in(state, 4), [4, 0], name="who issues how much: the step is tried again with room for 4"
+    )
+    check_equal(lens_in(state, 14), [12, 2], name="the same with room for 14")
+
+
 def test_task_3_as_many_tokens_as_there_are_pages_for(lab):
     state = state_of(lab, slots=2, pages=6)
     seat(lab, state, prompt_of(8), 8, issued=8, output=[5])  # holds 3, needs up to 5
@@ -608,6 +651,26 @@ def test_task_4_whoever_has_nothing_due_after_the_step_gets_a_token(lab):
     check_equal(state.position, [7, 11, 3], name="the positions at the end: all but the last token")
 
 
+def test_task_4_each_slot_samples_from_its_own_row(lab):
+    """Slot 0 came last: at first it takes no part, then all do; nowhere do rows or slots run out."""
+    model = MixedModel(lab)
+    state = state_of(lab, model, slots=3)
+    requests = push_all(lab, state, ((3, 3), (4, 6), (12, 3)))
+    mixed(lab, model, state, 9)
+    state.release([True, False, False])
+    requests = [*push_all(lab, state, ((6, 4),)), *requests[1:]]
+    wanted = wanted_of(requests)
+    name = "the outputs in slots 0, 1, 2 after a step of [0, 1, 3] tokens: row 0 of `forward` is slot 1's"
+    check_equal(mixed(lab, model, state, 4), [0, 1, 3], name="what a step with room for 4 issued")
+    check_equal([each.output for each in requests], [[], wanted[1][:2], []], name=name)
+    name = (
+        "the outputs in slots 0, 1, 2 after a step of [6, 1, 7] tokens: rows come by slots, not by the line"
+    )
+    check_equal(mixed(lab, model, state, 99), [6, 1, 7], name="what a step with room for 99 issued")
+    expected = [wanted[0][:1], wanted[1][:3], wanted[2][:1]]
+    check_equal([each.output for each in requests], expected, name=name)
+
+
 def test_task_4_rows_are_not_slots(lab):
     """The model's rows are those that take part; here slots 0 and 2 don't."""
     model = MixedModel(lab)
@@ -668,6 +731,22 @@ def test_task_4_a_step_that_failed_may_be_tried_again(lab, call):
     check_equal([each.output for each in requests], wanted_of(requests), name="the outputs in the end")
 
 
+def test_task_4_a_step_that_failed_may_be_tried_again_with_less_room(lab):
+    model = MixedModel(lab)
+    state = state_of(lab, model, slots=2, pages=6)
+    requests = push_all(lab, state, ((12, 3), (4, 2)))
+    model.fails_at = 0
+    check_raises(KeyError, lambda: mixed(lab, model, state, 12), name="a step whose model fails")
+    check_equal(
+        held_by(state), [4, 0], name="the pages held after it: `forward` leaves them with their slots"
+    )
+    check_equal(mixed(lab, model, state, 4), [4, 0], name="what a step with room for 4 issues then")
+    for _ in range(9):
+        mixed(lab, model, state, 4)
+        state.release(state.completed_mask())
+    check_equal([each.output for each in requests], wanted_of(requests), name="the outputs in the end")
+
+
 @QUICK
 @given(wanted=ARRIVALS, pool=POOLS, slots=st.integers(1, 4), capacity=st.integers(1, 9))
 def test_task_4_whoever_comes_when_each_is_as_if_alone(wanted, pool, slots, capacity):
@@ -679,7 +758,11 @@ def test_task_4_whoever_comes_when_each_is_as_if_alone(wanted, pool, slots, capa
         new_request(lab, prompt_of(n, seed=i), count, ends) for i, (_, n, count, ends) in enumerate(wanted)
     ]
     requests, gaps = list(waiting), [gap for gap, *_ in wanted]
+    bound = sum(gap + n + count for gap, n, count, _ in wanted) + len(wanted) + 1
+    rounds = 0
     while waiting or state.line:
+        assert rounds < bound, f"{bound} steps, and somebody has not ended"
+        rounds += 1
         if waiting and state.idle and gaps[0] == 0:
             gaps.pop(0)
             state.push(waiting.pop(0))
@@ -835,6 +918,19 @@ def test_task_5_a_request_that_can_never_run_is_refused_and_the_others_go_on(lab
     check_equal(others, [None] * 4, name="the errors of the others")
 
 
+def test_task_5_errors_are_set_anew(lab):
+    model, state = batch_of(lab, limit=12)
+    requests = [new_request(lab, prompt_of(n), 3) for n in (5, 12, 4)]
+    for request in requests:
+        request.error = "from an earlier run"
+    outputs = run_all(lab, model, state, requests, 6)
+    check_equal(outputs, [*wanted_of(requests[:1]), [], *wanted_of(requests[2:])], name="the outputs")
+    check_equal([each.error is None for each in requests], [True, False, True], name="whose error is None")
+    check_equal(
+        requests[1].error, state.refusal(requests[1]), name="the error of the one with 12 tokens of 12"
+    )
+
+
 @pytest.mark.parametrize("call", [0, 3, 6])
 @pytest.mark.parametrize("who", ["model", "sample", "observe"])
 def test_task_5_slots_and_pages_go_back_after_an_error(lab, who, call):
@@ -916,7 +1012,7 @@ def test_task_5_the_model_of_week_1_says_the_same_as_with_its_own_caches(lab, fa
     pool = lab.paged.pool.KvPool(model.config, 31, P, device=lab.device)
     spoil(pool)
     decode_state = lab.ragged.decode_state.DecodeState(pool, 3, 30)
-    state = lab.ragged.sampling_state.SamplingState(decode_state, model.config.max_positions)
+    state = bounded_state(lab, decode_state, model.config.max_positions)
     lengths = ((5, 9), (13, 7), (1, 4), (4, 1), (7, 5))
     requests = [new_request(lab, prompt_of(n, seed=n), count) for n, count in lengths]
     expected = [list(lab.generate.generate(model, r.prompt_ids, r.max_tokens)) for r in requests]

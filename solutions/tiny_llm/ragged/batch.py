@@ -14,8 +14,9 @@ from tiny_llm.ragged.sampling_state import SamplingState
 def mixed_step(model: Transformer, state: SamplingState, capacity: int) -> list[int]:
     """Run the model once, on as many tokens as fit; whoever has none due after it gets its next one.
 
-    The head runs once, on the rows that are sampled, or not at all. If the model fails, no token counts as issued:
-    the step may be tried again.
+    The head runs once, on the rows that are sampled, or not at all. If ``forward`` fails, no token counts as issued:
+    the step may be tried again. What fails after it, the head or a sampler, leaves slots that can't go on: release
+    them.
 
     Args:
         model: the model.
@@ -54,8 +55,8 @@ def batch_generate_ragged(
     Args:
         model: the model.
         state: with idle slots only; all are idle again at the end, however that comes.
-        requests: what to generate. One that can't ever run gets its ``error`` set and stays without output; the
-            others go on.
+        requests: what to generate. ``error`` is set anew for all: a reason for one that can't ever run, which stays
+            without output, and None for the others, which go on.
         capacity: how many tokens a step has room for.
         observe: called after each step with the request in each slot and how many tokens it issued.
 

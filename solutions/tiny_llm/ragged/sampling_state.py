@@ -66,6 +66,8 @@ class SamplingState:
     def push(self, request: Request) -> int:
         """Put a request into the first idle slot, behind all others in line.
 
+        It starts from its prompt alone: an ``output`` that is there already isn't taken up.
+
         Returns:
             the slot.
 
@@ -144,7 +146,7 @@ class SamplingState:
         return [token for tokens, start, count in starts for token in tokens[start : start + count]]
 
     def advance(self, lens: Sequence[int]) -> None:
-        """Note that so many tokens of each slot were issued."""
+        """Note that so many tokens of each slot were issued: ``position`` moves, the pages' lengths don't."""
         self.position = [start + count for start, count in zip(self.position, lens, strict=True)]
 
     def accept(self, slot: int, logits: Tensor) -> None:

@@ -66,6 +66,8 @@ class SamplingState:
     def push(self, request: Request) -> int:
         """Put a request into the first idle slot, behind all others in line.
 
+        It starts from its prompt alone: an ``output`` that is there already isn't taken up.
+
         Returns:
             the slot.
 
@@ -112,7 +114,7 @@ class SamplingState:
         raise NotImplementedError("Week 3 Day 6 Task 4: A mixed step")
 
     def advance(self, lens: Sequence[int]) -> None:
-        """Note that so many tokens of each slot were issued."""
+        """Note that so many tokens of each slot were issued: ``position`` moves, the pages' lengths don't."""
         raise NotImplementedError("Week 3 Day 6 Task 4: A mixed step")
 
     def accept(self, slot: int, logits: Tensor) -> None:
