@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from .serving import LIMIT, Letters, ServedModel, batcher_of, check_at_rest, watched
-from .serving_threads import ThreadErrors, within
+from .serving_threads import Answer, Mistake, ThreadErrors, within
 
 Code = grpc.StatusCode
 
@@ -32,7 +32,12 @@ class Context:
 
     async def abort(self, code: Any, details: str = "") -> None:
         assert isinstance(code, grpc.StatusCode), f"`abort` takes a grpc.StatusCode, not {code!r}"
-        self.ended = self.ended or (code, details)
+        if self.ended is not None:
+            raise Mistake(
+                f"`abort` has ended the call with {self.ended[0]}, by raising, and is called again, with {code}: "
+                "a `try` with `except Exception` around `abort` catches it"
+            )
+        self.ended = code, details
         raise Aborted(f"{code}: {details}")
 
 
@@ -47,7 +52,7 @@ class Desk:
     def submit(self, request: Any, on_token: Callable[[int], None] = lambda token: None) -> Any:
         if self.error is not None:
             raise self.error
-        self.taken.append((request, on_token, Future()))
+        self.taken.append((request, on_token, Answer()))
         self.arrived.set()
         return self.taken[-1][2]
 
@@ -165,14 +170,17 @@ class Loopback:
 
 
 def over_grpc(
-    lab: Any, scenario: Callable[[Loopback], Coroutine[Any, Any, None]], model: Any = None, **options: Any
+    lab: Any,
+    scenario: Callable[[Loopback], Coroutine[Any, Any, None]],
+    seconds: float = LIMIT,
+    **options: Any,
 ) -> Any:
     """Serve, let the scenario call, stop; then nothing runs, all pages are free, and all futures are settled.
 
     What a method of the service or the batcher's loop raises is raised in the test. Returns the batcher.
     """
     __tracebackhide__ = True
-    model = model or ServedModel(lab)
+    model = ServedModel(lab)
     batcher = batcher_of(lab, model, watched(lab), **options)
 
     async def main() -> None:
@@ -181,16 +189,30 @@ def over_grpc(
         await server.start()
         own = [("grpc.use_local_subchannel_pool", 1)]
         try:
-            async with grpc.aio.insecure_channel(server.address, own) as channel, asyncio.timeout(3 * LIMIT):
+            async with grpc.aio.insecure_channel(server.address, own) as channel, asyncio.timeout(seconds):
                 await scenario(Loopback(lab, batcher, server, channel))
+        except BaseException as error:
+            give_up_all()
+            if isinstance(error, TimeoutError):
+                raise AssertionError(f"the calls have not ended after {seconds:g} s") from None
+            raise
         finally:
             model.open()
             async with asyncio.timeout(LIMIT):
                 await server.stop(grace=0)
 
+    def give_up_all() -> None:
+        for future in list(batcher.futures):
+            future.cancel()
+
     errors = ServiceErrors(batcher.give_up)
     with errors.collected(), ThreadErrors(batcher.give_up).collected():
-        within(lambda: asyncio.run(main()), "the server", 4 * LIMIT)
+        try:
+            within(lambda: asyncio.run(main()), "the server", seconds + 1)
+        except BaseException:  # a call that blocks the event loop, or a thread, waits for one of these
+            model.open()
+            give_up_all()
+            raise
         assert not batcher.thread.is_alive(), "the server has stopped, and the batcher's loop goes on"
         check_at_rest(batcher, batcher.futures)
     return batcher

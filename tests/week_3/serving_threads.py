@@ -8,9 +8,45 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from .serving import LIMIT, check_at_rest
+
+
+class Mistake(BaseException):
+    """Tells what is wrong, past every `except Exception` on the way to the test."""
+
+
+class Answer(Future[Any]):
+    """A future that nobody may wait for with `result`; it is awaited."""
+
+    pending: ClassVar[set[Future[Any]]] = set()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pending.add(self)
+        self.add_done_callback(self.pending.discard)
+
+    def result(self, timeout: float | None = None) -> Any:
+        self._stop_waiting("result")
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        self._stop_waiting("exception")
+        return super().exception(timeout)
+
+    @classmethod
+    def give_up(cls) -> None:
+        """Whoever waits for one that is pending is to wait no longer."""
+        for future in list(cls.pending):
+            future.cancel()
+
+    def _stop_waiting(self, what: str) -> None:
+        if not self.done():
+            raise Mistake(
+                f"`future.{what}()` was called before the answer was there: in a coroutine it stops the event loop, "
+                "on a thread nobody can cancel it. Await `asyncio.wrap_future(future)`"
+            )
 
 
 def within(function: Callable[[], Any], what: str, seconds: float = LIMIT) -> Any:
@@ -32,17 +68,31 @@ def within(function: Callable[[], Any], what: str, seconds: float = LIMIT) -> An
 
 
 def run_async(main: Callable[[], Coroutine[Any, Any, Any]], what: str) -> Any:
-    """Run a coroutine on an event loop of its own, which says when another thread touches what it must not."""
+    """Run a coroutine on an event loop of its own, which says when another thread touches what it must not.
+
+    At the end no future of the test is left pending: a thread that still waits for one would hold up the loop's end,
+    and the interpreter's.
+    """
     __tracebackhide__ = True
 
     async def limited() -> Any:
         # What a call that went wrong leaves behind is of no interest: the test says what is. To print it, Python 3.11
         # parses source, which it can't do while garbage is collected in the middle of parsing.
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
-        async with asyncio.timeout(LIMIT):
-            return await main()
+        try:
+            async with asyncio.timeout(LIMIT):
+                return await main()
+        except TimeoutError:
+            raise AssertionError(f"{what} has not ended after {LIMIT:g} s") from None
+        except Mistake as mistake:
+            raise AssertionError(str(mistake)) from None
+        finally:
+            Answer.give_up()
 
-    return within(lambda: asyncio.run(limited(), debug=True), what, LIMIT + 2)
+    try:
+        return within(lambda: asyncio.run(limited(), debug=True), what, LIMIT + 1)
+    finally:
+        Answer.give_up()
 
 
 class ThreadErrors:

@@ -131,10 +131,12 @@ def test_task_1_a_sampler_that_fails_harms_nobody_else(lab):
 
 def test_task_1_a_caller_who_fails_when_told_harms_nobody_else(lab):
     error = OSError("the caller has hung up")
-    ticket = ticket_of(lab, new_request(lab, [1], 5, sample=choosing(3)), failing(error))
+    notes = Notes()
+    ticket = ticket_of(lab, new_request(lab, [1], 5, sample=choosing(3)), failing(error), notes)
     token = ticket.choose(lab.array(np.zeros(V)), [1])
     assert isinstance(token, int), f"`on_token` failed: `choose` must return some token, not {token!r}"
     assert ticket.error is error, f"the ticket's error is what `on_token` raised, not {ticket.error!r}"
+    check_equal(len(notes.told), 1, name="tokens in the metrics: a token is noted before its caller is told")
 
 
 def test_task_1_a_future_gets_a_copy_of_the_output(lab):
@@ -215,13 +217,31 @@ class Guarded(deque):
         super().clear()
 
     def _check(self, what: str) -> None:
-        def take() -> bool:
-            free = self.batcher.changed.acquire(blocking=False)
-            if free:
-                self.batcher.changed.release()
-            return free
+        assert not is_free(self.batcher.changed), f"the queue's `{what}` was called outside `changed`"
 
-        assert not within(take, "asking for the lock"), f"the queue's `{what}` was called outside `changed`"
+
+def is_free(lock: Any) -> bool:
+    """Whether another thread can take the lock."""
+
+    def take() -> bool:
+        free: bool = lock.acquire(blocking=False)
+        if free:
+            lock.release()
+        return free
+
+    return bool(within(take, "asking for the lock"))
+
+
+def ends_of(batcher: Any) -> list[bool]:
+    """From now on, for each ticket that `end` is called with: whether others could take the lock just then."""
+    usual, free = batcher.end, list[bool]()
+
+    def end(ticket: Any) -> None:
+        free.append(is_free(batcher.changed))
+        usual(ticket)
+
+    batcher.end = end
+    return free
 
 
 def doorkeeper(lab: Any, body: Callable[[Any], Any] | None = None, **options: Any) -> Any:
@@ -290,6 +310,35 @@ def test_task_2_a_request_that_asks_for_nothing_has_it_at_once(lab):
     stats = batcher.stats()
     counts = (stats.finished, stats.refused, stats.failed)
     check_equal(counts, (1, 0, 0), name="finished, refused, failed")
+
+
+def test_task_2_tickets_are_ended_outside_the_lock(lab):
+    """Whoever is told of an end may wait for another thread, which may need the lock."""
+    batcher, free = doorkeeper(lab), list[bool]()
+    ended = ends_of(batcher)
+    batcher.submit(new_request(lab, [1], 0))
+    check_equal(ended, [True], name="whether the lock was free as `submit` ended what asks for nothing")
+    future = batcher.submit(new_request(lab, [1], 3))
+    future.add_done_callback(lambda _: free.append(is_free(batcher.changed)))
+    batcher.end(batcher.request_queue[0])
+    check_equal(free, [True], name="whether the lock was free as `end` settled a future")
+
+
+def test_task_2_stop_comes_just_before_the_lock(lab):
+    class Late(threading.Condition):
+        """Before a caller has the lock, another thread has stopped the batcher."""
+
+        def __enter__(self) -> bool:
+            held = super().__enter__()
+            batcher.closed = True
+            return held
+
+    batcher = doorkeeper(lab)
+    batcher.changed = Late()
+    name = (
+        "a request, when the batcher is stopped just before `submit` has the lock: look at `closed` under it"
+    )
+    check_raises(lab.ragged.batcher.Closed, lambda: batcher.submit(new_request(lab, [1], 3)), name=name)
 
 
 @pytest.mark.parametrize("max_queue", [1, 3])
@@ -365,6 +414,15 @@ def test_task_2_many_threads_submit_at_once(lab):
 def test_task_2_stop_closes_the_door_and_wakes_the_loop(lab, drain):
     """The loop has to take the lock once more to end: who waits for its end must not hold it."""
     batcher = doorkeeper(lab)
+    usual = batcher.thread.join
+
+    def join(*arguments: Any) -> None:
+        assert is_free(batcher.changed), (
+            "`stop` waits for the thread while it holds the lock `changed`, which the loop needs to end"
+        )
+        usual(*arguments)
+
+    batcher.thread.join = join
     with ThreadErrors().collected():
         batcher.start()
         ended = within(lambda: batcher.stop(drain=drain, timeout=LIMIT - 1), "stop")
@@ -488,6 +546,74 @@ def test_task_3_who_was_cancelled_leaves_the_queue(lab):
     check_equal(queued(batcher), [[5, 9]], name="who waits, once 6 was cancelled while no slot is idle")
     check_equal(batcher.stats().cancelled, 3, name="cancelled, in the figures")
     assert wait_for_futures([futures[5]], timeout=0).done, "a future that left the queue is not settled"
+
+
+def test_task_3_tickets_are_ended_outside_the_lock(lab):
+    """Whoever is told of an end may wait for another thread, which may need the lock."""
+    batcher = batcher_of(lab, slots=1)
+    futures = [batcher.submit(new_request(lab, [n + 1, 9], 4)) for n in range(3)]
+    ended = ends_of(batcher)
+    futures[1].cancel()
+    batcher.join()
+    check_equal(ended, [True], name="whether the lock was free as `join` ended what was cancelled")
+    batcher.abandon()
+    check_equal(ended, [True] * 3, name="whether the lock was free as `abandon` ended the other two")
+
+
+def test_task_3_a_cancel_may_come_between_two_looks(lab):
+    class Late(Future):
+        """Cancelled by its caller just before somebody asks for the second time."""
+
+        asked = 0
+
+        def cancelled(self) -> bool:
+            self.asked += 1
+            if self.asked == 2:
+                self.cancel()
+            return super().cancelled()
+
+    batcher = batcher_of(lab, kind=watched(lab), slots=2)
+    for n in range(3):
+        batcher.submit(new_request(lab, [n + 1, 9], 4))
+    late = batcher.request_queue[1].future = Late()
+    until_done(batcher)
+    stats = batcher.stats()
+    name = (
+        "cancelled and finished, of three: one is cancelled just before `join` could ask for the second time"
+    )
+    check_equal((stats.cancelled, stats.finished), (1, 2), name=name)
+    assert wait_for_futures([late], timeout=0).done, "the one that was cancelled was never settled"
+
+
+def test_task_3_the_cancelled_are_ended_though_a_push_fails(lab):
+    batcher = batcher_of(lab, slots=2)
+    futures = [batcher.submit(new_request(lab, [n + 1, 9], 4)) for n in range(3)]
+    futures[1].cancel()
+    batcher.state.push = failing(RuntimeError("a mistake in the engine, which the test has planted"))
+    check_raises(RuntimeError, lambda: within(batcher.loop, "the loop"), name="a loop whose `push` fails")
+    check_equal([outcome(f) for f in futures], ["Closed", "cancelled", "Closed"], name="how each has ended")
+    check_equal(batcher.stats().cancelled, 1, name="cancelled, in the figures: it had left the queue by then")
+    assert wait_for_futures([futures[1]], timeout=0).done, "the one that was cancelled was never settled"
+
+
+def test_task_3_every_future_is_settled_though_the_slots_can_not_be_released(lab):
+    batcher = batcher_of(lab, slots=2)
+    futures = [batcher.submit(new_request(lab, [n + 1, 9], 4)) for n in range(3)]
+    batcher.join()
+    error = RuntimeError("a mistake in the engine, which the test has planted")
+    batcher.state.release = failing(error)
+    found = check_raises(RuntimeError, batcher.abandon, name="`abandon`, when `state.release` fails")
+    assert found is error, f"what was raised must go on; it is {found!r}"
+    check_equal([outcome(f) for f in futures], ["Closed"] * 3, name="how each has ended")
+
+
+def test_task_3_a_step_without_tokens_is_no_step(lab):
+    batcher = batcher_of(lab, slots=2)
+    batcher.submit(new_request(lab, [1, 9], 4)).cancel()
+    steps(batcher)
+    stats = batcher.stats()
+    name = "steps and occupancy, after all were cancelled in the queue: the model was not run"
+    check_equal((stats.steps, stats.occupancy), (0, None), name=name)
 
 
 def test_task_3_a_step_runs_the_model_once_for_all(lab):
@@ -648,31 +774,40 @@ def test_task_3_abandon_ends_all_that_is_left(lab):
     assert wait_for_futures(futures, timeout=0).not_done == set(), "a cancelled future was never settled"
 
 
-def waits(batcher: Any) -> bool:
-    """What `wait` returns."""
-    return within(batcher.wait, "`wait`")
+def waits(batcher: Any, why: str) -> bool:
+    """What `wait` returns when it has no reason to sleep."""
+
+    class Sleepless(threading.Condition):
+        def wait(self, timeout: float | None = None) -> bool:
+            raise AssertionError(f"`wait` goes to sleep, though {why}")
+
+    batcher.changed = Sleepless()
+    return bool(within(batcher.wait, "`wait`"))
 
 
 def test_task_3_wait_goes_on_while_there_is_work(lab):
     batcher = batcher_of(lab, slots=1)
     batcher.submit(new_request(lab, [1, 2], 3))
-    assert waits(batcher) is True, "somebody is in the queue: there is work"
+    assert waits(batcher, "somebody is in the queue"), "somebody is in the queue: there is work"
     batcher.join()
-    assert waits(batcher) is True, "somebody is in a slot: there is work, though the queue is empty"
+    why = "somebody is in a slot"
+    assert waits(batcher, why), f"{why}: there is work, though the queue is empty"
     batcher.closed = True
-    assert waits(batcher) is True, "closed, and somebody is in a slot: it is finished first"
+    assert waits(batcher, why), f"closed, and {why}: it is finished first"
     batcher.abandoned = True
-    assert waits(batcher) is False, "abandoned: nobody waits for the rest"
+    assert not waits(batcher, "the batcher is closed"), "abandoned: nobody waits for the rest"
 
 
 def test_task_3_wait_ends_when_closed_and_nothing_is_left(lab):
     batcher = batcher_of(lab, slots=1)
     batcher.closed = True
-    assert waits(batcher) is False, "closed, and nobody waits or runs: the loop ends"
+    assert not waits(batcher, "the batcher is closed"), "closed, and nobody waits or runs: the loop ends"
     queue = batcher_of(lab, slots=1)
     queue.submit(new_request(lab, [1, 2], 3))
     queue.closed = True
-    assert waits(queue) is True, "closed, and somebody is in the queue: it is served first"
+    assert waits(queue, "somebody is in the queue"), (
+        "closed, and somebody is in the queue: it is served first"
+    )
 
 
 def test_task_3_the_loop_sleeps_while_nobody_waits(lab):
@@ -801,7 +936,7 @@ def test_task_3_a_loop_that_fails_leaves_nobody_waiting(lab, where):
     error = check_raises(
         RuntimeError,
         lambda: within(batcher.loop, "the loop"),
-        name=f"a loop whose `{where}` fails at its second call",
+        name=f"a loop whose `{where}` fails at its second call (the exception that ended the loop must go on)",
     )
     assert error is trouble, f"the loop must not hide what has ended it; it raised {error!r}"
     check_equal([outcome(future) for future in futures], ["Closed"] * 5, name="how each of five has ended")
@@ -886,6 +1021,20 @@ def test_task_4_a_client_can_not_write_control_tokens(lab, kind):
 def test_task_4_a_message_without_input_is_refused(lab, fields):
     check_raises(
         ValueError, lambda: prompt_read(lab, **fields), name=f"a message with {fields or 'no input'}"
+    )
+
+
+def test_task_4_a_model_without_a_chat_form_asks_for_a_text(lab):
+    class Plain(Letters):
+        def encode_chat(self, messages: Any) -> list[int]:
+            raise lab.loading.errors.WeightsError("no chat template")
+
+    message = message_of(lab, prompt="abc")
+    check_raises(
+        ValueError,
+        lambda: service_module(lab).read_prompt(message, Plain()),
+        name="a prompt for a model without a chat template (WeightsError)",
+        match="text",
     )
 
 
@@ -1047,25 +1196,22 @@ def test_task_5_what_can_not_be_read_never_reaches_the_batcher(lab):
 
 
 def test_task_5_reading_a_long_text_does_not_hold_up_the_others(lab):
-    """The tokenizer waits here for something that only the event loop can do."""
-    reading, served = threading.Event(), threading.Event()
+    readers = set[int]()
 
-    class Slow(Letters):
+    class Noting(Letters):
         def encode(self, text: str, control_tokens: bool = True) -> list[int]:
-            reading.set()
-            served.wait(LIMIT / 2)
+            readers.add(threading.get_ident())
             return super().encode(text, control_tokens)
 
     async def main() -> None:
         desk = Desk()
-        call = asyncio.create_task(service_of(lab, desk, Slow()).Run(message_of(lab, text="ab"), Context()))
-        entered = asyncio.create_task(asyncio.to_thread(reading.wait, LIMIT))
-        await asyncio.wait([call, entered], return_when=asyncio.FIRST_COMPLETED)
-        assert not desk.taken, (
-            "the event loop stood still while a text was made into tokens: it serves all calls"
-        )
-        served.set()
+        call = asyncio.create_task(service_of(lab, desk, Noting()).Run(message_of(lab, text="ab"), Context()))
         await first_of(desk.arrived.wait(), call)
+        if threading.get_ident() in readers:
+            raise AssertionError(
+                "a text became tokens on the event loop's own thread, and all other calls waited: "
+                "`asyncio.to_thread` reads it on another"
+            )
         desk.taken[0][2].set_result([1])
         await call
 
@@ -1120,7 +1266,7 @@ def test_task_5_an_answer_that_fails_ends_the_call(lab, call):
         task = asyncio.create_task(refused(running))
         await first_of(desk.arrived.wait(), task)
         _, on_token, future = desk.taken[0]
-        await asyncio.to_thread(on_token, 3)
+        await tell(on_token, 3)
         await asyncio.to_thread(future.set_exception, error)
         await task
 
@@ -1134,6 +1280,53 @@ def test_task_5_an_answer_that_fails_ends_the_call(lab, call):
         check_equal(ended, code, name=f"how {call} has ended, after a token, when the future has {error!r}")
         words = str(error) if error is closed else type(error).__name__
         assert words in details, f"the details should say {words!r}; they are {details!r}"
+
+
+async def tell(on_token: Callable[[int], Any], token: int) -> None:
+    """Call it as the batcher does: on another thread than the event loop's."""
+    try:
+        await asyncio.to_thread(on_token, token)
+    except RuntimeError as error:
+        raise AssertionError(
+            f"`on_token` is called on the batcher's thread, and asyncio objects: {error}. Only the event loop may "
+            "touch its queue: ask it to, with `loop.call_soon_threadsafe`"
+        ) from None
+
+
+def test_task_5_tokens_cross_from_the_batchers_thread(lab):
+    async def main() -> None:
+        desk, context = Desk(), Context()
+        stream = await opened(service_of(lab, desk).Stream(message_of(lab, text="ab"), context))
+        piece = asyncio.create_task(anext(stream))
+        await first_of(desk.arrived.wait(), piece)
+        await tell(desk.taken[0][1], 3)
+        check_equal(list((await piece).token_ids), [3], name="the token of the first piece")
+        await stream.aclose()
+
+    run_async(main, "the first piece of Stream, whose token has come,")
+
+
+def test_task_5_token_0_is_a_token_like_any_other(lab):
+    async def main() -> list[int]:
+        stream = service_of(lab, ready([0, 4])).Stream(message_of(lab, text="ab"), Context())
+        return [token async for piece in await opened(stream) for token in piece.token_ids]
+
+    name = "the tokens of all pieces: 0 is a token, and only None is the end"
+    check_equal(run_async(main, "Stream"), [0, 4], name=name)
+
+
+def ready(output: list[int]) -> Desk:
+    """A batcher that has all tokens at once: they are there before the stream is read for the first time."""
+
+    class Ready(Desk):
+        def submit(self, request: Any, on_token: Callable[[int], None] = nobody) -> Any:
+            future = super().submit(request, on_token)
+            for token in output:
+                on_token(token)
+            future.set_result(output)
+            return future
+
+    return Ready()
 
 
 def test_task_5_a_piece_comes_with_each_token(lab):
@@ -1154,7 +1347,7 @@ def test_task_5_a_piece_comes_with_each_token(lab):
         await first_of(desk.arrived.wait(), call)
         _, on_token, future = desk.taken[0]
         for token in output:
-            await asyncio.to_thread(on_token, token)
+            await tell(on_token, token)
             seen.append(await asyncio.wait_for(pieces.get(), LIMIT / 2))
         await asyncio.to_thread(future.set_result, output)
         await call
@@ -1166,21 +1359,13 @@ def test_task_5_a_piece_comes_with_each_token(lab):
     check_equal(found, expected, name="text, token ids and finish_reason of each piece")
 
 
-@pytest.mark.parametrize("output", [[7, 4], [7, HALVES[0]], [END], []], ids=str)
+@pytest.mark.parametrize("output", [[7, 4] * 20, [7, HALVES[0]], [END], []], ids=str)
 def test_task_5_the_last_piece_has_what_text_is_left(lab, output):
-    """All tokens are there, and the future is settled, before the stream is read for the first time."""
+    """A slow reader: all tokens are there, however many, and the future is settled, before it reads the first."""
     pb = lab.ragged.protocol.tiny_llm_pb2
 
-    class Ready(Desk):
-        def submit(self, request: Any, on_token: Callable[[int], None] = nobody) -> Any:
-            future = super().submit(request, on_token)
-            for token in output:
-                on_token(token)
-            future.set_result(output)
-            return future
-
     async def main() -> list[Any]:
-        stream = service_of(lab, Ready()).Stream(message_of(lab, text="ab"), Context())
+        stream = service_of(lab, ready(output)).Stream(message_of(lab, text="ab"), Context())
         return [piece async for piece in await opened(stream)]
 
     pieces = run_async(main, "Stream")
@@ -1257,7 +1442,7 @@ def test_task_5_over_grpc_two_hundred_at_once_get_what_each_gets_alone(lab):
         for n, (output, request) in enumerate(zip(outputs, requests, strict=True)):
             check_equal(output, wanted(request), name=f"the tokens of request {n}, among 200")
 
-    batcher = over_grpc(lab, scenario, slots=16, capacity=64, pages=80, max_queue=200)
+    batcher = over_grpc(lab, scenario, 2 * LIMIT, slots=16, capacity=64, pages=80, max_queue=200)
     check_equal(batcher.stats().finished, 200, name="finished, in the figures")
 
 

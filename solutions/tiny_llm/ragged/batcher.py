@@ -97,7 +97,7 @@ class Batcher:
         return ticket.future
 
     def stop(self, drain: bool = True, timeout: float | None = None) -> bool:
-        """Take nothing more, and end the loop.
+        """Take nothing more, and end the loop. Not for the batcher's own thread, which can't wait for itself.
 
         Args:
             drain: first finish all that waits and runs; otherwise it ends with Closed after the step that runs.
@@ -139,14 +139,17 @@ class Batcher:
     def join(self) -> None:
         """Let those that wait take the idle slots, first come first served; those that were cancelled leave."""
         with self.changed:
-            cancelled = [ticket for ticket in self.request_queue if ticket.over]
-            self.request_queue = deque(ticket for ticket in self.request_queue if ticket not in cancelled)
+            # Asked once for each: a caller may cancel between two questions.
+            marked = [(ticket, ticket.over) for ticket in self.request_queue]
+            self.request_queue = deque(ticket for ticket, over in marked if not over)
+        for ticket, over in marked:
+            if over:
+                self.end(ticket)
+        with self.changed:
             while self.request_queue and self.state.idle:
                 ticket = self.request_queue[0]
                 self.tickets[self.state.push(ticket.request)] = ticket
                 self.request_queue.popleft()  # only now: whatever fails, somebody has it, and its future is settled
-        for ticket in cancelled:
-            self.end(ticket)
 
     def step(self) -> None:
         """Run the model once. If that fails, so have all that are in slots: nobody knows whose fault it was."""
@@ -157,7 +160,8 @@ class Batcher:
                 if ticket is not None:
                     ticket.error = error
         else:
-            self.metrics.step(sum(lens), self.capacity)
+            if any(lens):  # if all were cancelled in the queue, the model was not run
+                self.metrics.step(sum(lens), self.capacity)
 
     def leave(self) -> None:
         """Whoever is complete, failed or cancelled gives slot and pages back; then its future is settled."""
@@ -166,14 +170,15 @@ class Batcher:
         self.release(mask)
 
     def release(self, mask: list[bool]) -> None:
-        """Make the marked slots idle first, then settle the futures of those who had them."""
-        self.state.release(mask)
-        leaving = [
-            ticket for ticket, mark in zip(self.tickets, mask, strict=True) if mark and ticket is not None
-        ]
-        self.tickets = [None if mark else ticket for ticket, mark in zip(self.tickets, mask, strict=True)]
-        for ticket in leaving:
-            self.end(ticket)
+        """Make the marked slots idle first, then settle the futures of those who had them, whatever happens."""
+        pairs = list(zip(self.tickets, mask, strict=True))
+        leaving = [ticket for ticket, mark in pairs if mark and ticket is not None]
+        try:
+            self.state.release(mask)
+        finally:
+            self.tickets = [None if mark else ticket for ticket, mark in pairs]
+            for ticket in leaving:
+                self.end(ticket)
 
     def abandon(self) -> None:
         """Take nothing more, and let all that are left end with Closed."""
@@ -189,7 +194,7 @@ class Batcher:
         self.release([True] * len(self.tickets))
 
     def end(self, ticket: Ticket) -> None:
-        """Settle a future, and count how it ended. Called by the loop, and by those who submit."""
+        """Settle a future, then count how it ended. Called by the loop, and by those who submit."""
         wanted = ticket.settle()
         with self.changed:
             if not wanted:

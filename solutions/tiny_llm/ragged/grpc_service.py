@@ -11,6 +11,7 @@ import grpc
 
 from tiny_llm.batch import Request
 from tiny_llm.generate import StreamDecoder
+from tiny_llm.loading.errors import WeightsError
 from tiny_llm.ragged.batcher import Batcher, Closed, QueueFull
 from tiny_llm.ragged.protocol import tiny_llm_pb2 as pb
 from tiny_llm.ragged.protocol import tiny_llm_pb2_grpc as pb_grpc
@@ -32,11 +33,15 @@ def read_prompt(message: pb.GenerateRequest, tokenizer: Tokenizer) -> list[int]:
     """The token ids of what a client sent.
 
     Raises:
-        ValueError: it sent nothing, or a token id that the vocabulary doesn't have.
+        ValueError: it sent nothing, a prompt to a model without a chat form, or a token id that the vocabulary
+            doesn't have.
     """
     kind = message.WhichOneof("input")
     if kind == "prompt" and message.prompt:
-        return tokenizer.encode_chat([{"role": "user", "content": message.prompt}])
+        try:
+            return tokenizer.encode_chat([{"role": "user", "content": message.prompt}])
+        except WeightsError as error:
+            raise ValueError("this model has no chat form for a prompt: send `text` instead") from error
     if kind == "text":
         return tokenizer.encode(message.text, control_tokens=False)
     if kind == "token_ids":

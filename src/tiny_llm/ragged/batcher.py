@@ -81,7 +81,7 @@ class Batcher:
         raise NotImplementedError("Week 3 Day 7 Task 2: Through the door")
 
     def stop(self, drain: bool = True, timeout: float | None = None) -> bool:
-        """Take nothing more, and end the loop.
+        """Take nothing more, and end the loop. Not for the batcher's own thread, which can't wait for itself.
 
         Args:
             drain: first finish all that waits and runs; otherwise it ends with Closed after the step that runs.
@@ -117,7 +117,7 @@ class Batcher:
         raise NotImplementedError("Week 3 Day 7 Task 3: The loop")
 
     def release(self, mask: list[bool]) -> None:
-        """Make the marked slots idle first, then settle the futures of those who had them."""
+        """Make the marked slots idle first, then settle the futures of those who had them, whatever happens."""
         raise NotImplementedError("Week 3 Day 7 Task 3: The loop")
 
     def abandon(self) -> None:
@@ -125,7 +125,7 @@ class Batcher:
         raise NotImplementedError("Week 3 Day 7 Task 3: The loop")
 
     def end(self, ticket: Ticket) -> None:
-        """Settle a future, and count how it ended. Called by the loop, and by those who submit."""
+        """Settle a future, then count how it ended. Called by the loop, and by those who submit."""
         raise NotImplementedError("Week 3 Day 7 Task 2: Through the door")
 
     def stats(self) -> Stats:
