@@ -111,13 +111,13 @@ def record() -> list[Moment]:
 def draw() -> None:
     moments = record()
     fig, ax = diagram(height=4.55)
-    tops = {"clients": 3.72, "event loop": 3.2, "queue": 2.68, "slot 0": 2.16, "slot 1": 1.76, "pages": 0.2}
+    tops = {"clients": 3.72, "handed on": 3.2, "queue": 2.68, "slot 0": 2.16, "slot 1": 1.76, "pages": 0.2}
     label(ax, 0.1, 4.32, "step", align="left", size=8.5, colour="muted")
     for name, y in tops.items():
         if name != "pages":
             label(ax, 0.1, y + 0.16, name, align="left", bold=True, size=8.5)
     label(ax, 0.1, 1.38, "pages", align="left", bold=True, size=8.5)
-    label(ax, 0.1, 3.2, "hands tokens on", align="left", size=7.5, colour="muted")
+    label(ax, 0.1, 3.2, "tokens chosen", align="left", size=7.5, colour="muted")
     for y, text in ((1.18, "who holds which,"), (1.02, "before anybody"), (0.86, "leaves")):
         label(ax, 0.1, y, text, align="left", size=7.5, colour="muted")
     for n, moment in enumerate(moments):
@@ -142,8 +142,8 @@ def _clients(ax: Axes, x: float, tops: dict[str, float], moment: Moment) -> None
     """What clients hear and do in the course of a step; the letters in the lane below are tokens on their way."""
     places = {name: x + 0.14 + 0.2 * n for n, name in enumerate(dict.fromkeys(moment.told))}
     for name, at in places.items():
-        _mark(ax, at, tops["event loop"] + 0.16, name)
-        arrow(ax, (at, tops["event loop"] + 0.27), (at, tops["clients"] + 0.08), colour=COLOUR[name])
+        _mark(ax, at, tops["handed on"] + 0.16, name)
+        arrow(ax, (at, tops["handed on"] + 0.27), (at, tops["clients"] + 0.08), colour=COLOUR[name])
         if name in moment.ended:
             label(ax, at, tops["clients"] + 0.2, "end", size=7.5, colour=COLOUR[name], bold=True)
         if name in moment.cancelled:
