@@ -1322,8 +1322,8 @@ async def tell(on_token: Callable[[int], Any], token: int) -> None:
 def test_task_5_tokens_cross_from_the_batchers_thread(lab):
     async def main() -> None:
         desk, context = Desk(), Context()
-        stream = await opened(service_of(lab, desk).Stream(message_of(lab, text="ab"), context))
-        piece = asyncio.create_task(anext(stream))
+        stream: Any = await opened(service_of(lab, desk).Stream(message_of(lab, text="ab"), context))
+        piece = asyncio.create_task(next_of(stream))
         await first_of(desk.arrived.wait(), piece)
         await tell(desk.taken[0][1], 3)
         check_equal(list((await piece).token_ids), [3], name="the token of the first piece")
