@@ -172,7 +172,7 @@ class Loopback:
 def over_grpc(
     lab: Any,
     scenario: Callable[[Loopback], Coroutine[Any, Any, None]],
-    seconds: float = LIMIT,
+    seconds: float = 2 * LIMIT,
     **options: Any,
 ) -> Any:
     """Serve, let the scenario call, stop; then nothing runs, all pages are free, and all futures are settled.
