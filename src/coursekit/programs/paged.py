@@ -87,11 +87,18 @@ def make_batch(
     """An empty batch with a pool that holds the longest ``max_running`` of the requests at a time."""
     from tiny_llm.paged.allocator import BlockAllocator
     from tiny_llm.paged.batch import PagedBatch
-    from tiny_llm.paged.pool import KvPool, blocks_for
+    from tiny_llm.paged.pool import KvPool
 
-    limit, weight = model.config.max_positions, model.embedding.weight
-    lengths = [min(len(each.prompt_ids) + each.max_tokens, limit) for each in requests]
-    needed = sorted((blocks_for(length, BLOCK_SIZE) for length in lengths), reverse=True)
-    num_blocks = 1 + max(1, sum(needed[:max_running]))
+    weight = model.embedding.weight
+    num_blocks = 1 + max(1, sum(blocks_needed(model, requests)[:max_running]))
     pool = KvPool(model.config, num_blocks, BLOCK_SIZE, weight.dtype, weight.device)
     return PagedBatch(model, pool, BlockAllocator(num_blocks), max_running, chunk_size, attention)
+
+
+def blocks_needed(model: Transformer, requests: Sequence[Request]) -> list[int]:
+    """How many blocks each of some requests may come to need, the most first."""
+    from tiny_llm.paged.pool import blocks_for
+
+    limit = model.config.max_positions
+    lengths = [min(len(each.prompt_ids) + each.max_tokens, limit) for each in requests]
+    return sorted((blocks_for(length, BLOCK_SIZE) for length in lengths), reverse=True)

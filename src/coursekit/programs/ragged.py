@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from coursekit.programs.paged import BLOCK_SIZE, choose_for
+from coursekit.programs.paged import BLOCK_SIZE, blocks_needed, choose_for
 
 if TYPE_CHECKING:
     from tiny_llm.batch import Request
@@ -39,11 +39,7 @@ def state_for(
     model: Transformer, requests: Sequence[Request], slots: int, attention: str = "auto"
 ) -> SamplingState:
     """Idle slots, with pages for the longest ``slots`` of some requests at a time."""
-    from tiny_llm.paged.pool import blocks_for
-
-    limit = model.config.max_positions
-    lengths = [min(len(each.prompt_ids) + each.max_tokens, limit) for each in requests]
-    needed = sorted((blocks_for(length, BLOCK_SIZE) for length in lengths), reverse=True)
+    needed = blocks_needed(model, requests)
     return make_state(model, slots, max(1, sum(needed[:slots])), max(1, *needed), attention)
 
 
