@@ -272,7 +272,7 @@ def test_who_decodes_on_pages_keeps_the_seat_and_a_prompt_counts_what_the_pool_h
 
 
 def test_the_batch_watch_knows_the_pool_and_how_many_pages_held_tokens() -> None:
-    pool = SimpleNamespace(block_size=4)
+    pool = SimpleNamespace(page_size=4)
     model: Any = SimpleNamespace(hidden=lambda tokens, positions, caches: "states")
     watch = BatchWatch(model)
     for lengths in ([4, 5, 1], [4, 1]):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from coursekit.benches.ladder import CACHE_MEGABYTES, TOKENS_PER_SECOND, Bar, Ladder
 from coursekit.benches.rounds import Case, Values
 from coursekit.benches.week_2 import GetModel
-from coursekit.programs.paged import BLOCK_SIZE, choose
+from coursekit.programs.paged import PAGE_SIZE, choose
 
 if TYPE_CHECKING:
     from tiny_llm.model import Transformer
@@ -101,17 +101,17 @@ def _dense(model: Transformer, token: int, count: int, past: int, steps: int) ->
 
 
 def _paged(attention: str, model: Transformer, token: int, count: int, past: int, steps: int) -> Prepared:
-    from tiny_llm.paged.allocator import BlockAllocator
+    from tiny_llm.paged.allocator import PageAllocator
     from tiny_llm.paged.batch import run_step
-    from tiny_llm.paged.pool import KvPool, blocks_for
+    from tiny_llm.paged.pool import KvPool, pages_for
     from tiny_llm.paged.sequence import PagedSequence
 
-    num_blocks = 1 + count * blocks_for(past + steps, BLOCK_SIZE)
-    pool, allocator = KvPool(model.config, num_blocks, BLOCK_SIZE), BlockAllocator(num_blocks)
+    num_pages = 1 + count * pages_for(past + steps, PAGE_SIZE)
+    pool, allocator = KvPool(model.config, num_pages, PAGE_SIZE), PageAllocator(num_pages)
     pool.keys.fill_(0.5)  # memory that was never written isn't there yet, and is read in no time
     pool.values.fill_(0.5)
-    random.Random(0).shuffle(allocator.free_blocks)  # as after an hour of service
-    sequences = [PagedSequence(allocator, BLOCK_SIZE) for _ in range(count)]
+    random.Random(0).shuffle(allocator.free_pages)  # as after an hour of service
+    sequences = [PagedSequence(allocator, PAGE_SIZE) for _ in range(count)]
     for sequence in sequences:
         sequence.reserve(past + steps)
         sequence.advance(past)

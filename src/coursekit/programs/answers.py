@@ -81,7 +81,7 @@ class BatchWatch:
             first, meta = caches[0], caches[0].meta
             self.pool = first.pool if hasattr(first, "pool") else first.state.pages
             self.batches += 1
-            pages = sum(-(-length // self.pool.block_size) for length in meta.kv_lens)
+            pages = sum(-(-length // self.pool.page_size) for length in meta.kv_lens)
             self.most_pages = max(self.most_pages, pages)
         return self._model.hidden(tokens, positions, caches)
 

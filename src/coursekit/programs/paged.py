@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tiny_llm.paged.attention import PagedAttention
     from tiny_llm.paged.batch import PagedBatch
 
-BLOCK_SIZE = 16
+PAGE_SIZE = 16
 """Tokens a block, in all programs."""
 
 
@@ -44,15 +44,15 @@ def choose_for(name: str, model: Transformer) -> PagedAttention:
 
 def warm_up(name: str, model: Transformer) -> None:
     """Attend once, with a single token, so that a kernel that was never compiled on this machine is compiled now."""
-    from tiny_llm.paged.allocator import BlockAllocator
+    from tiny_llm.paged.allocator import PageAllocator
     from tiny_llm.paged.metadata import ForwardMeta
     from tiny_llm.paged.sequence import PagedSequence
 
     weight, config = model.embedding.weight, model.config
-    sequence = PagedSequence(BlockAllocator(2), BLOCK_SIZE)
+    sequence = PagedSequence(PageAllocator(2), PAGE_SIZE)
     sequence.reserve(1)
     meta = ForwardMeta.build([sequence], [1], weight.device)
-    pages = weight.new_zeros(2, BLOCK_SIZE, config.num_kv_heads, config.head_dim)
+    pages = weight.new_zeros(2, PAGE_SIZE, config.num_kv_heads, config.head_dim)
     query = weight.new_zeros(1, config.num_heads, config.head_dim)
     attention = choose_for(name, model)
     with Console(stderr=True).status(
@@ -85,20 +85,20 @@ def make_batch(
     chunk_size: int,
 ) -> PagedBatch:
     """An empty batch with a pool that holds the longest ``max_running`` of the requests at a time."""
-    from tiny_llm.paged.allocator import BlockAllocator
+    from tiny_llm.paged.allocator import PageAllocator
     from tiny_llm.paged.batch import PagedBatch
     from tiny_llm.paged.pool import KvPool
 
     weight = model.embedding.weight
-    num_blocks = 1 + max(1, sum(blocks_needed(model, requests)[:max_running]))
-    pool = KvPool(model.config, num_blocks, BLOCK_SIZE, weight.dtype, weight.device)
-    return PagedBatch(model, pool, BlockAllocator(num_blocks), max_running, chunk_size, attention)
+    num_pages = 1 + max(1, sum(pages_needed(model, requests)[:max_running]))
+    pool = KvPool(model.config, num_pages, PAGE_SIZE, weight.dtype, weight.device)
+    return PagedBatch(model, pool, PageAllocator(num_pages), max_running, chunk_size, attention)
 
 
-def blocks_needed(model: Transformer, requests: Sequence[Request]) -> list[int]:
+def pages_needed(model: Transformer, requests: Sequence[Request]) -> list[int]:
     """How many blocks each of some requests may come to need, the most first."""
-    from tiny_llm.paged.pool import blocks_for
+    from tiny_llm.paged.pool import pages_for
 
     limit = model.config.max_positions
     lengths = [min(len(each.prompt_ids) + each.max_tokens, limit) for each in requests]
-    return sorted((blocks_for(length, BLOCK_SIZE) for length in lengths), reverse=True)
+    return sorted((pages_for(length, PAGE_SIZE) for length in lengths), reverse=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from coursekit.programs.paged import BLOCK_SIZE, blocks_needed, choose_for
+from coursekit.programs.paged import PAGE_SIZE, pages_needed, choose_for
 
 if TYPE_CHECKING:
     from tiny_llm.batch import Request
@@ -30,7 +30,7 @@ def make_state(
     from tiny_llm.ragged.sampling_state import SamplingState
 
     weight = model.embedding.weight
-    pool = KvPool(model.config, 1 + num_pages, BLOCK_SIZE, weight.dtype, weight.device)
+    pool = KvPool(model.config, 1 + num_pages, PAGE_SIZE, weight.dtype, weight.device)
     pages = DecodeState(pool, slots, max_pages, choose_for(attention, model))
     return SamplingState(pages, model.config.max_positions)
 
@@ -39,7 +39,7 @@ def state_for(
     model: Transformer, requests: Sequence[Request], slots: int, attention: str = "auto"
 ) -> SamplingState:
     """Idle slots, with pages for the longest ``slots`` of some requests at a time."""
-    needed = blocks_needed(model, requests)
+    needed = pages_needed(model, requests)
     return make_state(model, slots, max(1, sum(needed[:slots])), max(1, *needed), attention)
 
 

@@ -14,7 +14,7 @@ from coursekit.errors import CourseError
 from coursekit.programs import options
 from coursekit.programs.engine import Engine, load, running
 from coursekit.programs.implementation import require_written
-from coursekit.programs.paged import BLOCK_SIZE, warm_up
+from coursekit.programs.paged import PAGE_SIZE, warm_up
 from coursekit.programs.ragged import make_state
 from coursekit.programs.serve_view import ServeView
 from coursekit.programs.stages import SERVED_DAY
@@ -39,7 +39,7 @@ def serve(
     ] = PORT,
     slots: Annotated[int, typer.Option(min=1, max=256, help="How many requests run at a time at most.")] = 16,
     pages: Annotated[
-        int, typer.Option(min=1, help=f"How many pages of {BLOCK_SIZE} tokens all of them share.")
+        int, typer.Option(min=1, help=f"How many pages of {PAGE_SIZE} tokens all of them share.")
     ] = 1024,
     capacity: Annotated[
         int, typer.Option(min=1, max=8192, help="How many tokens a run of the model has room for.")
