@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from side_by_side import HKV, LAYERS, D, H, RepeatsOption, ThreadsOption, Ways, implementation, medians, show
 
-from coursekit.programs.options import Dtype, ImplOption
-from coursekit.programs.paged import PAGE_SIZE
 from coursekit.running.import_path import Impl
+from programs.options import Dtype, ImplOption
+from programs.paged import PAGE_SIZE
 
 if TYPE_CHECKING:
     from torch import Tensor
