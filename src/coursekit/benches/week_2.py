@@ -105,7 +105,6 @@ def _cached(model: Transformer, prompt: Sequence[int], tokens: int) -> Iterator[
 
 def _fused(model: Transformer, prompt: Sequence[int], tokens: int) -> Iterator[int]:
     from tiny_llm.fused_kv_cache import FusedKvCache
-
     from tiny_llm.generate import generate
 
     make_cache: Callable[[], LayerCache] = FusedKvCache
