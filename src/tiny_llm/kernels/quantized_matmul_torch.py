@@ -1,4 +1,4 @@
-"""torch's own 4-bit kernel for the CPU (Day 2.3); the choice between it and ours is in choice.py."""
+"""torch's own 4-bit kernel for the CPU (Day 2.3); the choice between it and ours is in matmul_backends.py."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ INT4_ROWS = 32
 
 
 class TorchInt4Matmul:
-    """Multiply by a quantised matrix with torch's 4-bit kernel, which computes in bfloat16."""
+    """Multiply by a quantized matrix with torch's 4-bit kernel, which computes in bfloat16."""
 
     def __init__(self, weight: QuantizedTensor) -> None:
         """Lay the matrix out for torch's kernel, and once more for many rows at a time.
