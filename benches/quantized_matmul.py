@@ -116,20 +116,20 @@ def ways_for(rows: int, matrices: list[torch.Tensor]) -> dict[str, Way]:
     """What is compared for so many rows; the slower kernels for one row only."""
     from tiny_llm.kernels.quantized_matmul_cpu import KernelMatmul, multiply_row
     from tiny_llm.kernels.quantized_matmul_torch import TorchInt4Matmul
-    from tiny_llm.quantize import DequantizedMatmul, quantise
+    from tiny_llm.quantize import DequantizedMatmul, quantize
 
-    quantised = [quantise(matrix, GROUP) for matrix in matrices]
+    quantized = [quantize(matrix, GROUP) for matrix in matrices]
     rounded = [matrix.bfloat16() for matrix in matrices]
-    plain = [DequantizedMatmul(matrix) for matrix in quantised]
-    kernels = [KernelMatmul(matrix) for matrix in quantised]
-    torchs = [TorchInt4Matmul(matrix) for matrix in quantised]
+    plain = [DequantizedMatmul(matrix) for matrix in quantized]
+    kernels = [KernelMatmul(matrix) for matrix in quantized]
+    torchs = [TorchInt4Matmul(matrix) for matrix in quantized]
     x = torch.randn(rows, matrices[0].shape[1])
     x_rounded = x.bfloat16()
     linear = torch.nn.functional.linear
     ways: dict[str, Way] = {
         "float32 linear": lambda layer: linear(x, matrices[layer]),
         "bfloat16 linear": lambda layer: linear(x_rounded, rounded[layer]),
-        "4 bits, dequantised each time": lambda layer: plain[layer](x),
+        "4 bits, dequantized each time": lambda layer: plain[layer](x),
         "4 bits, KernelMatmul": lambda layer: kernels[layer](x),
         "4 bits, torch's kernel": lambda layer: torchs[layer](x_rounded),
     }
@@ -140,7 +140,7 @@ def ways_for(rows: int, matrices: list[torch.Tensor]) -> dict[str, Way]:
     row, out = x[0].numpy(), np.empty(-(-len(matrices[0]) // BLOCK) * BLOCK, np.float32)
     as_stored = [
         (matrix.nibbles.numpy(), matrix.scales.float().numpy(), matrix.minima.float().numpy())
-        for matrix in quantised
+        for matrix in quantized
     ]
     in_blocks = [(one.packed.nibbles, one.packed.scales, one.packed.minima) for one in kernels]
     # These are the bare kernels, without the conversions around them that KernelMatmul takes care of.

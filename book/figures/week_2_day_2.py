@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from style import COLOURS, MONOSPACE, PALE, arrow, box, diagram, label, new_figure, save
 
-from tiny_llm.quantize import dequantise, quantise, unpack_nibbles
+from tiny_llm.quantize import dequantize, quantize, unpack_nibbles
 from tiny_llm.weights import load_weights
 
 EXAMPLE = (-1.0, 2.75, 0.0, 0.1, 0.9, -0.6, 1.13, 2.4)
@@ -22,8 +22,8 @@ def draw() -> None:
 
 def draw_example() -> None:
     """The chapter's group on its ladder of 16 levels, and the four bytes that it becomes."""
-    quantised = quantise(torch.tensor([EXAMPLE]), group_size=8)
-    codes = unpack_nibbles(quantised.nibbles).flatten().tolist()
+    quantized = quantize(torch.tensor([EXAMPLE]), group_size=8)
+    codes = unpack_nibbles(quantized.nibbles).flatten().tolist()
     fig, ax = diagram(height=3.15)
     left, unit = 0.55, 0.41
 
@@ -44,7 +44,7 @@ def draw_example() -> None:
         arrow(ax, start, (across(code), 2.22), colour=colour)
         offset = {2: -0.1, 3: 0.2}.get(place, 0.0)
         label(ax, start[0] + offset, height + 0.11, f"{weight:g}".replace("-", "−"), size=8, colour=colour)
-    _draw_bytes(ax, quantised.nibbles.flatten().tolist(), codes)
+    _draw_bytes(ax, quantized.nibbles.flatten().tolist(), codes)
     save(fig, "week_2_day_2")
 
 
@@ -91,9 +91,9 @@ def draw_costs() -> None:
 def _draw_errors(ax: Axes, rows: torch.Tensor) -> None:
     bits, errors = [], []
     for size in GROUP_SIZES:
-        quantised = quantise(rows, size)
-        bits.append(8 * quantised.nbytes / rows.numel())
-        errors.append(float((dequantise(quantised) - rows).norm() / rows.norm()) * 100)
+        quantized = quantize(rows, size)
+        bits.append(8 * quantized.nbytes / rows.numel())
+        errors.append(float((dequantize(quantized) - rows).norm() / rows.norm()) * 100)
     ax.plot(bits, errors, color=COLOURS["blue"], marker="o")
     for size, x, y in zip(GROUP_SIZES, bits, errors, strict=True):
         ax.annotate(f"G = {size}", (x, y), (7, 3), textcoords="offset points", size=8.5)

@@ -9,7 +9,7 @@ from style import COLOURS, MONOSPACE, PALE, arrow, box, diagram, label, new_figu
 
 from tiny_llm.kernels.quantized_matmul_cpu import pack_outputs
 from tiny_llm.kernels.quantized_matmul_torch import TorchInt4Matmul
-from tiny_llm.quantize import quantise, unpack_nibbles
+from tiny_llm.quantize import quantize, unpack_nibbles
 
 SIZE = 8
 LANES = 4
@@ -25,7 +25,7 @@ def draw() -> None:
 def draw_layouts() -> None:
     """The same small matrix twice, with the register that one instruction works on."""
     torch.manual_seed(3)
-    codes = unpack_nibbles(quantise(torch.randn(SIZE, SIZE), group_size=SIZE).nibbles).reshape(SIZE, SIZE)
+    codes = unpack_nibbles(quantize(torch.randn(SIZE, SIZE), group_size=SIZE).nibbles).reshape(SIZE, SIZE)
     fig, ax = diagram(height=3.75)
     _draw_inputs_side_by_side(ax, codes.tolist(), 0.75)
     _draw_outputs_side_by_side(ax, codes.T.tolist(), 4.5)
@@ -103,7 +103,7 @@ def _below(number: int) -> str:
 def draw_bytes() -> None:
     """Bytes a weight of a matrix 576 → 1536, counted on the arrays of each form."""
     weight = torch.zeros(1536, 576)
-    stored = quantise(weight)
+    stored = quantize(weight)
     packed, torchs = pack_outputs(stored), TorchInt4Matmul(stored)
     forms = {
         "float32": (weight.nbytes, 0),

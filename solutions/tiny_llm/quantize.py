@@ -1,6 +1,6 @@
 """4-bit weights (Day 2.2).
 
-A row of a weight matrix is cut into groups of G neighbours. Each group keeps its smallest value (the minimum), a step
+A row of a weight matrix is cut into groups of G neighbors. Each group keeps its smallest value (the minimum), a step
 (the scale), and for each weight a code from 0 to 15: how many steps it lies above the minimum.
 """
 
@@ -76,7 +76,7 @@ def unpack_nibbles(nibbles: Tensor) -> Tensor:
     return torch.cat((nibbles & 15, nibbles >> 4), dim=-1)
 
 
-def quantise(weight: Tensor, group_size: int = 32) -> QuantizedTensor:
+def quantize(weight: Tensor, group_size: int = 32) -> QuantizedTensor:
     """Round a weight matrix to 16 levels a group.
 
     The levels go evenly from the group's smallest to its largest weight. The scale and the minimum are rounded to
@@ -104,11 +104,11 @@ def quantise(weight: Tensor, group_size: int = 32) -> QuantizedTensor:
     return QuantizedTensor(pack_nibbles(codes.to(torch.uint8)), scales, minima)
 
 
-def dequantise(weight: QuantizedTensor, dtype: torch.dtype = torch.float32) -> Tensor:
+def dequantize(weight: QuantizedTensor, dtype: torch.dtype = torch.float32) -> Tensor:
     """The matrix [out, in] that the codes stand for: code · scale + minimum, computed in float32.
 
     Args:
-        weight: what :func:`quantise` returned, or what a file held.
+        weight: what :func:`quantize` returned, or what a file held.
         dtype: what the result is rounded to at the end.
     """
     values = unpack_nibbles(weight.nibbles).float()
@@ -119,7 +119,7 @@ def dequantise(weight: QuantizedTensor, dtype: torch.dtype = torch.float32) -> T
 
 
 class DequantizedMatmul:
-    """Multiply by a quantised matrix the plain way: dequantise all of it, multiply, forget the copy."""
+    """Multiply by a quantized matrix the plain way: dequantize all of it, multiply, forget the copy."""
 
     def __init__(self, weight: QuantizedTensor) -> None:
         """Hold the matrix, in 4 bits."""
@@ -127,11 +127,11 @@ class DequantizedMatmul:
 
     def __call__(self, x: Tensor) -> Tensor:
         """x [..., in] · Wᵀ → [..., out], in the dtype of ``x``."""
-        return linear(x, dequantise(self.weight, x.dtype))
+        return linear(x, dequantize(self.weight, x.dtype))
 
 
 Matmul = Callable[[QuantizedTensor], Projection]
-"""A way to multiply by a quantised matrix: given the matrix, it returns what maps [..., in] to [..., out]."""
+"""A way to multiply by a quantized matrix: given the matrix, it returns what maps [..., in] to [..., out]."""
 
 
 class QuantizedLinear:

@@ -10,7 +10,7 @@ from torch import Tensor
 from tiny_llm.attention import linear
 
 Projection = Callable[[Tensor], Tensor]
-"""Anything that maps [..., in] to [..., out]: a Linear today, one with packed or quantised weights later."""
+"""Anything that maps [..., in] to [..., out]: a Linear today, one with packed or quantized weights later."""
 
 
 class Linear:

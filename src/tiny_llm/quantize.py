@@ -1,6 +1,6 @@
 """4-bit weights (Day 2.2).
 
-A row of a weight matrix is cut into groups of G neighbours. Each group keeps its smallest value (the minimum), a step
+A row of a weight matrix is cut into groups of G neighbors. Each group keeps its smallest value (the minimum), a step
 (the scale), and for each weight a code from 0 to 15: how many steps it lies above the minimum.
 """
 
@@ -75,7 +75,7 @@ def unpack_nibbles(nibbles: Tensor) -> Tensor:
     raise NotImplementedError("Week 2 Day 2 Task 1: Two codes a byte")
 
 
-def quantise(weight: Tensor, group_size: int = 32) -> QuantizedTensor:
+def quantize(weight: Tensor, group_size: int = 32) -> QuantizedTensor:
     """Round a weight matrix to 16 levels a group.
 
     The levels go evenly from the group's smallest to its largest weight. The scale and the minimum are rounded to
@@ -89,21 +89,21 @@ def quantise(weight: Tensor, group_size: int = 32) -> QuantizedTensor:
     Raises:
         ValueError: ``group_size`` is none.
     """
-    raise NotImplementedError("Week 2 Day 2 Task 2: Quantise and dequantise")
+    raise NotImplementedError("Week 2 Day 2 Task 2: Quantize and dequantize")
 
 
-def dequantise(weight: QuantizedTensor, dtype: torch.dtype = torch.float32) -> Tensor:
+def dequantize(weight: QuantizedTensor, dtype: torch.dtype = torch.float32) -> Tensor:
     """The matrix [out, in] that the codes stand for: code · scale + minimum, computed in float32.
 
     Args:
-        weight: what :func:`quantise` returned, or what a file held.
+        weight: what :func:`quantize` returned, or what a file held.
         dtype: what the result is rounded to at the end.
     """
-    raise NotImplementedError("Week 2 Day 2 Task 2: Quantise and dequantise")
+    raise NotImplementedError("Week 2 Day 2 Task 2: Quantize and dequantize")
 
 
 class DequantizedMatmul:
-    """Multiply by a quantised matrix the plain way: dequantise all of it, multiply, forget the copy."""
+    """Multiply by a quantized matrix the plain way: dequantize all of it, multiply, forget the copy."""
 
     def __init__(self, weight: QuantizedTensor) -> None:
         """Hold the matrix, in 4 bits."""
@@ -115,7 +115,7 @@ class DequantizedMatmul:
 
 
 Matmul = Callable[[QuantizedTensor], Projection]
-"""A way to multiply by a quantised matrix: given the matrix, it returns what maps [..., in] to [..., out]."""
+"""A way to multiply by a quantized matrix: given the matrix, it returns what maps [..., in] to [..., out]."""
 
 
 class QuantizedLinear:

@@ -66,7 +66,7 @@ class Weights:
         found = self._find(name)
         if isinstance(found, QuantizedTensor):
             raise WeightsError(
-                f"{name!r} is in 4 bits: use linear(), or dequantise(weights.tensors[{name!r}])"
+                f"{name!r} is in 4 bits: use linear(), or dequantize(weights.tensors[{name!r}])"
             )
         return found
 
@@ -115,7 +115,7 @@ def load_weights(
             Q4_1 or Q4_0 are taken over as they are. None for everything in `dtype`.
         matmul: with `bits`, the way to multiply by those matrices, by its name in `kernels/choice.py`.
 
-    A GGUF file is dequantised once and the result kept in the user's cache folder (see `loading/cache.py`). A
+    A GGUF file is dequantized once and the result kept in the user's cache folder (see `loading/cache.py`). A
     safetensors folder needs no arithmetic beyond a copy, so it is read afresh each time and nothing is kept; nor is
     anything with `bits`.
 

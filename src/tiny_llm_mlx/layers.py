@@ -9,7 +9,7 @@ import mlx.core as mx
 from tiny_llm_mlx.attention import linear
 
 Projection = Callable[[mx.array], mx.array]
-"""Anything that maps [..., in] to [..., out]: a Linear today, one with packed or quantised weights later."""
+"""Anything that maps [..., in] to [..., out]: a Linear today, one with packed or quantized weights later."""
 
 
 class Linear:

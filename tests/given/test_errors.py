@@ -111,7 +111,7 @@ def test_half_a_config_is_to_be_downloaded_again(folder: Path) -> None:
         ({"hidden_act": "gelu"}, "'gelu'"),
         ({"attention_bias": True}, "bias on the attention output"),
         ({"mlp_bias": True}, "bias in the MLP"),
-        ({"quantization_config": {"quant_method": "awq"}}, "quantised"),
+        ({"quantization_config": {"quant_method": "awq"}}, "quantized"),
         ({"hidden_size": None}, "hidden_size"),
         ({"num_hidden_layers": "three"}, "num_hidden_layers"),
         ({"num_key_value_heads": 5}, "5 key-value heads"),

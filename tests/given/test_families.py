@@ -89,7 +89,7 @@ def test_every_end_id_of_the_generation_config_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["Q8_0", "Q4_1", "Q4_0", "Q5_1", "F16", "BF16"])
-def test_quantised_matrices_equal_the_gguf_packages_own_dequantisation(kind: str, tmp_path: Path) -> None:
+def test_quantized_matrices_equal_the_gguf_packages_own_dequantization(kind: str, tmp_path: Path) -> None:
     model = random_model(BLOCKS)
     stored = GGMLQuantizationType[kind]
     weights = load_weights(write_gguf(tmp_path / "model.gguf", model, stored))
@@ -98,7 +98,7 @@ def test_quantised_matrices_equal_the_gguf_packages_own_dequantisation(kind: str
         values = model.state_dict()[name].numpy()
         if not heads:
             return torch.tensor(gguf.dequantize(gguf.quantize(values, stored), stored))
-        # Rows are quantised one by one, so permuting them only changes which row is which.
+        # Rows are quantized one by one, so permuting them only changes which row is which.
         permuted = permute_for_llama_cpp(values, heads)
         stored_rows = gguf.dequantize(gguf.quantize(permuted, stored), stored)
         order = permute_for_llama_cpp(torch.arange(len(values)).numpy(), heads)

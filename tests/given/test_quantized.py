@@ -1,4 +1,4 @@
-"""4-bit weights: a file's own numbers survive, the rest is quantised, and a float copy of it all is never made."""
+"""4-bit weights: a file's own numbers survive, the rest is quantized, and a float copy of it all is never made."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tiny_models import BLOCKS, FAMILIES, ROPE, SIZES, random_model, tokens, wri
 
 from tiny_llm.loading.locate import locate
 from tiny_llm.model import Transformer
-from tiny_llm.quantize import QuantizedLinear, QuantizedTensor, dequantise, quantise
+from tiny_llm.quantize import QuantizedLinear, QuantizedTensor, dequantize, quantize
 from tiny_llm.weights import Weights, load_weights
 
 MATRICES = ("qkv", "attention_out", "gate_up", "down")
@@ -46,7 +46,7 @@ def in_4_bits(weights: Weights, name: str) -> torch.Tensor:
     """The values of a tensor that must be in 4 bits."""
     tensor = weights.tensors[name]
     assert isinstance(tensor, QuantizedTensor), name
-    return dequantise(tensor)
+    return dequantize(tensor)
 
 
 def unpermuted(rows: torch.Tensor, heads: int) -> torch.Tensor:
@@ -84,15 +84,15 @@ def test_every_4_bit_tensor_of_the_packaged_file_keeps_its_numbers(real: Weights
     assert not [name for name, tensor in file.items() if tensor.tensor_type == GGMLQuantizationType.Q4_1]
 
 
-def test_the_matrices_of_the_blocks_take_five_bits_a_weight_and_nothing_else_is_quantised(
+def test_the_matrices_of_the_blocks_take_five_bits_a_weight_and_nothing_else_is_quantized(
     real: Weights,
 ) -> None:
-    quantised = {name: t for name, t in real.tensors.items() if isinstance(t, QuantizedTensor)}
-    assert quantised.keys() == {f"blocks.{i}.{name}.weight" for i in range(30) for name in MATRICES}
-    weights = sum(t.shape[0] * t.shape[1] for t in quantised.values())
-    assert sum(t.nbytes for t in quantised.values()) == weights * 5 // 8
-    assert {t.group_size for t in quantised.values()} == {32}
-    assert all(real.tensor(name).dtype == torch.float32 for name in real.tensors.keys() - quantised.keys())
+    quantized = {name: t for name, t in real.tensors.items() if isinstance(t, QuantizedTensor)}
+    assert quantized.keys() == {f"blocks.{i}.{name}.weight" for i in range(30) for name in MATRICES}
+    weights = sum(t.shape[0] * t.shape[1] for t in quantized.values())
+    assert sum(t.nbytes for t in quantized.values()) == weights * 5 // 8
+    assert {t.group_size for t in quantized.values()} == {32}
+    assert all(real.tensor(name).dtype == torch.float32 for name in real.tensors.keys() - quantized.keys())
     assert real.nbytes < 180e6
 
 
@@ -103,13 +103,13 @@ def test_4_bit_blocks_are_taken_over_as_they_are(family: str, kind: str, tmp_pat
     floats, small = load_weights(source), load_weights(source, bits=4)
     assert floats.tensors.keys() == small.tensors.keys()
     for name in floats.tensors:
-        quantised = any(f".{matrix}.weight" in name for matrix in MATRICES)
-        actual = in_4_bits(small, name) if quantised else small.tensor(name)
+        quantized = any(f".{matrix}.weight" in name for matrix in MATRICES)
+        actual = in_4_bits(small, name) if quantized else small.tensor(name)
         assert torch.equal(actual, floats.tensor(name)), name
 
 
 @pytest.mark.parametrize("kind", ["folder", "F32", "F16", "Q8_0", "Q5_1"])
-def test_anything_else_is_quantised_in_groups_of_32(kind: str, tmp_path: Path) -> None:
+def test_anything_else_is_quantized_in_groups_of_32(kind: str, tmp_path: Path) -> None:
     model, source = random_model(BLOCKS), tmp_path / "model.gguf"
     if kind == "folder":
         source = tmp_path
@@ -118,7 +118,7 @@ def test_anything_else_is_quantised_in_groups_of_32(kind: str, tmp_path: Path) -
         write_gguf(source, model, GGMLQuantizationType[kind])
     floats, small = load_weights(source), load_weights(source, bits=4)
     for name in MATRICES:
-        expected = dequantise(quantise(floats.tensor(f"blocks.2.{name}.weight"), 32))
+        expected = dequantize(quantize(floats.tensor(f"blocks.2.{name}.weight"), 32))
         assert torch.equal(in_4_bits(small, f"blocks.2.{name}.weight"), expected), name
     assert torch.equal(small.tensor("head.weight"), floats.tensor("head.weight"))
 
@@ -132,20 +132,20 @@ def test_parts_of_one_matrix_may_be_stored_in_different_ways(tmp_path: Path) -> 
     )
     floats, small = load_weights(source), load_weights(source, bits=4)
     qkv = floats.tensor("blocks.0.qkv.weight")
-    value_as_stored = dequantise(quantise(qkv[-32:], 32))
+    value_as_stored = dequantize(quantize(qkv[-32:], 32))
     assert torch.equal(in_4_bits(small, "blocks.0.qkv.weight"), torch.cat([qkv[:-32], value_as_stored]))
     assert torch.equal(in_4_bits(small, "blocks.0.gate_up.weight"), floats.tensor("blocks.0.gate_up.weight"))
 
 
 @pytest.mark.parametrize("matmul", ["plain", "kernel"])
 @pytest.mark.parametrize("family", WIDE)
-def test_a_model_in_4_bits_computes_what_its_dequantised_weights_compute(
+def test_a_model_in_4_bits_computes_what_its_dequantized_weights_compute(
     family: str, matmul: str, tmp_path: Path
 ) -> None:
     model = random_model(WIDE[family])
     model.save_pretrained(tmp_path)
     small = load_weights(tmp_path, bits=4, matmul=matmul)
-    back = {n: dequantise(t) if isinstance(t, QuantizedTensor) else t for n, t in small.tensors.items()}
+    back = {n: dequantize(t) if isinstance(t, QuantizedTensor) else t for n, t in small.tensors.items()}
     ids = tokens(model)
     positions = slice(0, ids.shape[1])
     expected = Transformer(small.config, Weights(small.config, back))(ids, positions)
@@ -158,7 +158,7 @@ def test_the_other_tensors_are_in_the_dtype_asked_for(tmp_path: Path) -> None:
     wide, half = load_weights(source, bits=4), load_weights(source, "bfloat16", bits=4)
     for name, tensor in half.tensors.items():
         if isinstance(tensor, QuantizedTensor):
-            assert torch.equal(dequantise(tensor), in_4_bits(wide, name)), name
+            assert torch.equal(dequantize(tensor), in_4_bits(wide, name)), name
         else:
             assert torch.equal(tensor, wide.tensor(name).bfloat16()), name
     x = torch.ones(2, 64, dtype=torch.bfloat16)
@@ -208,7 +208,7 @@ import gguf.quants, resource, sys, torch
 from pathlib import Path
 import tiny_llm.kernels.choice
 from tiny_llm.model import Transformer
-from tiny_llm.quantize import QuantizedTensor, dequantise
+from tiny_llm.quantize import QuantizedTensor, dequantize
 from tiny_llm.weights import load_weights
 
 def peak():
@@ -222,7 +222,7 @@ before = peak()
 weights = load_weights("smollm2-135m", bits=4, matmul="plain")
 Transformer(weights.config, weights).hidden(torch.tensor([[1]]), slice(0, 1))
 loaded = peak()
-copy = [dequantise(t) for t in weights.tensors.values() if isinstance(t, QuantizedTensor)]
+copy = [dequantize(t) for t in weights.tensors.values() if isinstance(t, QuantizedTensor)]
 print(loaded - before, peak() - before, sum(t.nbytes for t in copy))
 """
 

@@ -83,7 +83,7 @@ def test_the_header_holds_what_the_gguf_package_reads(file: gguf.GGUFReader) -> 
     }
 
 
-def test_the_tensors_are_what_the_gguf_package_dequantises(file: gguf.GGUFReader, loads: Loads) -> None:
+def test_the_tensors_are_what_the_gguf_package_dequantizes(file: gguf.GGUFReader, loads: Loads) -> None:
     wanted = ("token_embd.", "blk.0.", "blk.17.", "blk.29.")
     tensors = {
         t.name: torch.tensor(gguf.dequantize(t.data, t.tensor_type))

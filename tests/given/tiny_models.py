@@ -72,7 +72,7 @@ FAMILIES: dict[str, Any] = {
         tie_word_embeddings=True,
     ),
 }
-# Quantised types store blocks of 32 values, so these rows are multiples of 32.
+# Quantized types store blocks of 32 values, so these rows are multiples of 32.
 BLOCKS = transformers.LlamaConfig(
     **{**SIZES, "intermediate_size": 96, "vocab_size": 80},
     rope_parameters=ROPE,

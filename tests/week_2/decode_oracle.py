@@ -130,6 +130,6 @@ def top_left(L: int, S: int) -> np.ndarray:
 
 
 def by_query(G: int, L: int, S: int) -> np.ndarray:
-    """[G, L, S]: what the queries see if neighbours among the G·L are taken for the heads of one token."""
+    """[G, L, S]: what the queries see if neighbors among the G·L are taken for the heads of one token."""
     place = (np.arange(G * L) // G).reshape(G, L, 1)
     return np.where(np.arange(S) > S - L + place, HIDDEN, 0.0)

@@ -1,4 +1,4 @@
-"""For the tests of the quantised matmul: 4-bit matrices a second time, laid out for the kernels entry by entry."""
+"""For the tests of the quantized matmul: 4-bit matrices a second time, laid out for the kernels entry by entry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""For the tests of 4-bit weights: weights to quantise, and GGUF's Q4_1 blocks taken apart."""
+"""For the tests of 4-bit weights: weights to quantize, and GGUF's Q4_1 blocks taken apart."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONSTANT = (0.0, 0.7, -3.1, 1e-3)
 
 
 def weights(kind: str, rows: int, width: int) -> np.ndarray:
-    """A matrix of one of the KINDS, float64 holding float32 numbers: neighbouring groups have other ranges."""
+    """A matrix of one of the KINDS, float64 holding float32 numbers: neighboring groups have other ranges."""
     rng = np.random.default_rng([rows, width, *kind.encode()])
     spread = np.repeat(rng.uniform(0.05, 2, size=(rows, width // 4)), 4, axis=1)
     values = rng.normal(size=(rows, width)) * spread

@@ -414,7 +414,7 @@ def test_task_4_the_callers_prompt_is_left_alone(lab, kind):
     prompt = kind(PROMPT)
     tokens = lab.generate.generate(model, prompt, 3, make_cache=Opaque)
     check_equal(list(tokens), SCRIPT[:3], name="the tokens generated")
-    check_equal(prompt, kind(PROMPT), name="the caller's prompt, afterwards (copy it before you append)")
+    check_equal(prompt, kind(PROMPT), name="the caller's prompt, afterward (copy it before you append)")
 
 
 def test_task_4_sample_gets_the_last_rows_logits_and_every_id_so_far(lab):

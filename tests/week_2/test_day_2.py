@@ -25,7 +25,7 @@ from .quantized import (
 Q4_1 = gguf.GGMLQuantizationType.Q4_1
 
 HALVES_SWAPPED = "the first half of the group is in the high nibbles: it belongs in the low ones"
-INTERLEAVED = "neighbours share a byte: byte j holds codes j and j + G/2, not 2j and 2j + 1"
+INTERLEAVED = "neighbors share a byte: byte j holds codes j and j + G/2, not 2j and 2j + 1"
 
 # Task 1: two codes a byte
 
@@ -81,50 +81,50 @@ def test_task_1_every_pair_of_codes_comes_back(lab):
     check(back, codes, name="the codes, packed and unpacked", dtype="uint8")
 
 
-# Task 2: quantise and dequantise
+# Task 2: quantize and dequantize
 
 
 def test_task_2_the_chapters_example(lab):
     weight = np.array([[-1.0, 2.75, 0.0, 0.1, 0.9, -0.6, 1.13, 2.4]])
-    quantised = lab.quantize.quantise(lab.array(weight), group_size=8)
+    quantized = lab.quantize.quantize(lab.array(weight), group_size=8)
     sixteenths = np.array([[3.75 / 16]])
     check(
-        quantised.scales,
+        quantized.scales,
         np.array([[0.25]]),
         name="the scale",
         dtype="float16",
         suspects={"the range is divided by 16: there are 15 steps between 16 levels": sixteenths},
     )
-    check(quantised.minima, np.array([[-1.0]]), name="the minimum", dtype="float16")
+    check(quantized.minima, np.array([[-1.0]]), name="the minimum", dtype="float16")
     check(
-        quantised.nibbles,
+        quantized.nibbles,
         np.array([[[0x80, 0x2F, 0x94, 0xE4]]]),
         name="the bytes",
         dtype="uint8",
         suspects={"the codes are rounded down: take the nearest": np.array([[[0x70, 0x1F, 0x84, 0xD4]]])},
     )
     values = np.array([[-1.0, 2.75, 0.0, 0.0, 1.0, -0.5, 1.25, 2.5]])
-    check(lab.quantize.dequantise(quantised), values, name="the values read back", axes="out in")
+    check(lab.quantize.dequantize(quantized), values, name="the values read back", axes="out in")
 
 
 @pytest.mark.parametrize("group_size", [4, 32, 64])
-def test_task_2_each_group_of_neighbours_has_its_own_scale_and_minimum(lab, group_size):
+def test_task_2_each_group_of_neighbors_has_its_own_scale_and_minimum(lab, group_size):
     weight = weights("signed", 5, 192)
     given = lab.array(weight)
-    quantised = lab.quantize.quantise(given, group_size)
+    quantized = lab.quantize.quantize(given, group_size)
     groups = weight.reshape(5, 192 // group_size, group_size)
     low, high = groups.min(axis=2), groups.max(axis=2)
     strided = weight.reshape(5, group_size, 192 // group_size)
     exact: dict[str, Any] = {"rtol": 1e-3, "atol": 1e-7, "dtype": "float16", "axes": "out groups"}
     check(
-        quantised.minima,
+        quantized.minima,
         low,
         name="the minima",
-        suspects={"a group is G neighbours of a row, not every n-th": strided.min(axis=1)},
+        suspects={"a group is G neighbors of a row, not every n-th": strided.min(axis=1)},
         **exact,
     )
     check(
-        quantised.scales,
+        quantized.scales,
         (high - low) / 15,
         name="the scales",
         suspects={
@@ -134,22 +134,22 @@ def test_task_2_each_group_of_neighbours_has_its_own_scale_and_minimum(lab, grou
         },
         **exact,
     )
-    check_shape(quantised.nibbles, (5, 192 // group_size, group_size // 2), name="the nibbles")
+    check_shape(quantized.nibbles, (5, 192 // group_size, group_size // 2), name="the nibbles")
     check_untouched(given, weight, name="the weight", axes="out in")
 
 
 def test_task_2_groups_have_32_weights_unless_told_otherwise(lab):
-    quantised = lab.quantize.quantise(lab.array(weights("signed", 3, 96)))
-    check_shape(quantised.scales, (3, 3), name="the scales", axes="out groups")
+    quantized = lab.quantize.quantize(lab.array(weights("signed", 3, 96)))
+    check_shape(quantized.scales, (3, 3), name="the scales", axes="out groups")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_task_2_each_weight_gets_the_nearest_level_that_will_be_read_back(lab, kind):
     weight = weights(kind, 6, 128)
-    quantised = lab.quantize.quantise(lab.array(weight), 32)
-    scales = check_shape(quantised.scales, (6, 4), name="the scales").astype(np.float64)
-    minima = check_shape(quantised.minima, (6, 4), name="the minima").astype(np.float64)
-    nibbles = check_shape(quantised.nibbles, (6, 4, 16), name="the nibbles")
+    quantized = lab.quantize.quantize(lab.array(weight), 32)
+    scales = check_shape(quantized.scales, (6, 4), name="the scales").astype(np.float64)
+    minima = check_shape(quantized.minima, (6, 4), name="the minima").astype(np.float64)
+    nibbles = check_shape(quantized.nibbles, (6, 4, 16), name="the nibbles")
     codes = np.concatenate((nibbles % 16, nibbles // 16), axis=2)
     groups = weight.reshape(6, 4, 32)
     nearest, tied = nearest_codes(groups, scales, minima)
@@ -179,8 +179,8 @@ def test_task_2_each_weight_gets_the_nearest_level_that_will_be_read_back(lab, k
 @pytest.mark.parametrize("kind", KINDS)
 def test_task_2_no_weight_is_further_off_than_half_a_step(lab, kind, group_size):
     weight = weights(kind, 7, 192)
-    quantised = lab.quantize.quantise(lab.array(weight), group_size)
-    back = check_shape(lab.quantize.dequantise(quantised), (7, 192), name="the values read back")
+    quantized = lab.quantize.quantize(lab.array(weight), group_size)
+    back = check_shape(lab.quantize.dequantize(quantized), (7, 192), name="the values read back")
     groups = weight.reshape(7, -1, group_size)
     low, high = groups.min(axis=2), groups.max(axis=2)
     # float16 keeps 11 bits: half a unit in the last place of the minimum, and of the scale 15 times.
@@ -197,11 +197,11 @@ def test_task_2_no_weight_is_further_off_than_half_a_step(lab, kind, group_size)
 def test_task_2_a_group_of_equal_weights_has_scale_zero_and_no_nan(lab, value):
     weight = weights("signed", 3, 64)
     weight[1, 32:] = value
-    quantised = lab.quantize.quantise(lab.array(weight), 32)
-    scales = check_shape(quantised.scales, (3, 2), name="the scales")
+    quantized = lab.quantize.quantize(lab.array(weight), 32)
+    scales = check_shape(quantized.scales, (3, 2), name="the scales")
     assert scales[1, 1] == 0, f"the scale of a group of equal weights is {scales[1, 1]}, should be 0"
-    check(quantised.nibbles[1, 1], np.zeros(16, int), name="the nibbles of a group of equal weights")
-    back = lab.quantize.dequantise(quantised)
+    check(quantized.nibbles[1, 1], np.zeros(16, int), name="the nibbles of a group of equal weights")
+    back = lab.quantize.dequantize(quantized)
     check(back[1, 32:], np.full(32, np.float16(value), float), name="the group, read back", rtol=0, atol=0)
     assert np.isfinite(lab.numpy(back)).all(), "there is a NaN or an infinity among the values read back"
 
@@ -209,17 +209,17 @@ def test_task_2_a_group_of_equal_weights_has_scale_zero_and_no_nan(lab, value):
 def test_task_2_a_range_too_small_for_float16_has_scale_zero_and_no_nan(lab):
     weight = np.full((2, 32), 0.25)
     weight[1, ::3] += 2.0**-23  # a fifteenth of it rounds to 0 in float16
-    quantised = lab.quantize.quantise(lab.array(weight), 32)
-    check(quantised.scales, np.zeros((2, 1)), name="the scales", dtype="float16")
-    check(quantised.nibbles, np.zeros((2, 1, 16), int), name="the nibbles where the scale is 0")
-    check(lab.quantize.dequantise(quantised), np.full((2, 32), 0.25), name="the values read back")
+    quantized = lab.quantize.quantize(lab.array(weight), 32)
+    check(quantized.scales, np.zeros((2, 1)), name="the scales", dtype="float16")
+    check(quantized.nibbles, np.zeros((2, 1, 16), int), name="the nibbles where the scale is 0")
+    check(lab.quantize.dequantize(quantized), np.full((2, 32), 0.25), name="the values read back")
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_task_2_smaller_weights_are_quantised_in_float32(lab, dtype):
+def test_task_2_smaller_weights_are_quantized_in_float32(lab, dtype):
     small = lab.array(weights("offset", 4, 96), dtype)
-    expected = lab.quantize.quantise(lab.array(lab.numpy(small), "float32"))
-    actual = lab.quantize.quantise(small)
+    expected = lab.quantize.quantize(lab.array(lab.numpy(small), "float32"))
+    actual = lab.quantize.quantize(small)
     for name, kind in (("scales", "float16"), ("minima", "float16"), ("nibbles", "uint8")):
         check(
             getattr(actual, name),
@@ -235,14 +235,14 @@ def test_task_2_smaller_weights_are_quantised_in_float32(lab, dtype):
 def test_task_2_a_group_size_that_does_not_fit_is_refused(lab, group_size):
     weight = lab.array(weights("signed", 2, 96))
     check_raises(
-        ValueError, lambda: lab.quantize.quantise(weight, group_size), name=f"group_size={group_size} for 96"
+        ValueError, lambda: lab.quantize.quantize(weight, group_size), name=f"group_size={group_size} for 96"
     )
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_task_2_bytes_of_a_gguf_file_are_read_as_gguf_reads_them(lab, kind):
     stored = gguf.quantize(weights(kind, 5, 96).astype(np.float32), Q4_1)
-    values = lab.quantize.dequantise(as_quantized(lab, *q4_1_parts(stored)))
+    values = lab.quantize.dequantize(as_quantized(lab, *q4_1_parts(stored)))
     expected = gguf.dequantize(stored, Q4_1)
     check(values, expected, name="the values", axes="out in")
     assert np.array_equal(bits(lab.numpy(values)), bits(expected)), (
@@ -253,7 +253,7 @@ def test_task_2_bytes_of_a_gguf_file_are_read_as_gguf_reads_them(lab, kind):
 def test_task_2_any_bytes_are_read_as_gguf_reads_them(lab):
     stored = random_bytes(blocks=(9, 4))
     nibbles, scales, minima = q4_1_parts(stored)
-    values = lab.quantize.dequantise(as_quantized(lab, nibbles, scales, minima))
+    values = lab.quantize.dequantize(as_quantized(lab, nibbles, scales, minima))
     expected = gguf.dequantize(stored, Q4_1)
     products = np.concatenate((nibbles % 16, nibbles // 16), axis=2) * scales[..., None].astype(float)
     check(
@@ -279,10 +279,10 @@ def swapped(stored: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_task_2_another_dtype_is_a_rounding_at_the_end(lab, dtype):
-    quantised = lab.quantize.quantise(lab.array(weights("offset", 5, 96)))
-    wide = lab.numpy(lab.quantize.dequantise(quantised))
+    quantized = lab.quantize.quantize(lab.array(weights("offset", 5, 96)))
+    wide = lab.numpy(lab.quantize.dequantize(quantized))
     # The name of a dtype becomes the framework's own through an array of it.
-    values = lab.quantize.dequantise(quantised, lab.array([0.0], dtype).dtype)
+    values = lab.quantize.dequantize(quantized, lab.array([0.0], dtype).dtype)
     rounded = lab.numpy(lab.array(wide, dtype)).astype(np.float64)
     check(values, rounded, name=f"the values in {dtype}", axes="out in", dtype=dtype, rtol=0, atol=0)
 
@@ -292,15 +292,15 @@ def test_task_2_another_dtype_is_a_rounding_at_the_end(lab, dtype):
 
 def layer(lab: Any, bias: np.ndarray | None, dtype: str = "float32") -> tuple[Any, np.ndarray]:
     """A QuantizedLinear 96 → 40, and the matrix that its codes stand for."""
-    quantised = lab.quantize.quantise(lab.array(weights("signed", 40, 96)))
+    quantized = lab.quantize.quantize(lab.array(weights("signed", 40, 96)))
     given = None if bias is None else lab.array(bias, dtype)
-    matrix = lab.numpy(lab.quantize.dequantise(quantised)).astype(np.float64)
-    return lab.quantize.QuantizedLinear(quantised, given), matrix
+    matrix = lab.numpy(lab.quantize.dequantize(quantized)).astype(np.float64)
+    return lab.quantize.QuantizedLinear(quantized, given), matrix
 
 
 @pytest.mark.parametrize("with_bias", [False, True])
 @pytest.mark.parametrize("leading", [(), (1,), (5,), (2, 3), (3, 1, 2)])
-def test_task_3_it_multiplies_by_the_dequantised_matrix(lab, leading, with_bias):
+def test_task_3_it_multiplies_by_the_dequantized_matrix(lab, leading, with_bias):
     rng = np.random.default_rng(223)
     x = rng.normal(size=(*leading, 96)).astype(np.float32).astype(np.float64)
     bias = rng.normal(size=40).astype(np.float32).astype(np.float64) if with_bias else None
@@ -331,7 +331,7 @@ def test_task_3_the_outputs_have_the_dtype_of_the_inputs(lab, dtype):
 
 
 def test_task_3_a_layer_multiplies_in_the_way_that_it_is_given(lab):
-    quantised = lab.quantize.quantise(lab.array(weights("signed", 40, 96)))
+    quantized = lab.quantize.quantize(lab.array(weights("signed", 40, 96)))
     seen = []
 
     def way(weight: Any) -> Any:
@@ -342,7 +342,7 @@ def test_task_3_a_layer_multiplies_in_the_way_that_it_is_given(lab):
         return multiply
 
     bias = np.linspace(-1, 1, 40)
-    multiply = lab.quantize.QuantizedLinear(quantised, lab.array(bias), matmul=way)
+    multiply = lab.quantize.QuantizedLinear(quantized, lab.array(bias), matmul=way)
     x = lab.array(np.ones((3, 96)))
     check(
         multiply(x), np.arange(120.0).reshape(3, 40) + bias, name="what the given way returned, plus the bias"
@@ -352,13 +352,13 @@ def test_task_3_a_layer_multiplies_in_the_way_that_it_is_given(lab):
 
 
 def test_task_3_no_float_copy_of_the_matrix_is_kept(lab):
-    quantised = lab.quantize.quantise(lab.array(weights("signed", 128, 192)))
-    multiply = lab.quantize.QuantizedLinear(quantised)
+    quantized = lab.quantize.quantize(lab.array(weights("signed", 128, 192)))
+    multiply = lab.quantize.QuantizedLinear(quantized)
     for _ in range(2):
         multiply(lab.array(np.ones((2, 192))))
     in_float32 = 128 * 192 * 4
     kept = held_bytes(multiply)
     assert kept < in_float32 / 4, (
-        f"after two calls the layer holds {kept} bytes; its 4-bit matrix takes {quantised.nbytes}, a float32 copy "
-        f"{in_float32}: dequantise for the call and keep nothing"
+        f"after two calls the layer holds {kept} bytes; its 4-bit matrix takes {quantized.nbytes}, a float32 copy "
+        f"{in_float32}: dequantize for the call and keep nothing"
     )

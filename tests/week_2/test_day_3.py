@@ -55,7 +55,7 @@ def packings(matrix: Matrix) -> dict[str, np.ndarray]:
     scrambled = codes.reshape(shape)
     return {
         HIGH_FIRST: rows[..., 32:] + 16 * rows[..., :32],
-        "neighbouring outputs share a byte: byte j holds outputs j and j + 32, not 2j and 2j + 1": (
+        "neighboring outputs share a byte: byte j holds outputs j and j + 32, not 2j and 2j + 1": (
             rows[..., ::2] + 16 * rows[..., 1::2]
         ),
         "reshaped where it should be transposed: a block holds 64 outputs, which lie along the last axis": (
@@ -100,7 +100,7 @@ def test_task_1_what_the_kernels_read_lies_in_one_piece(lab, cpu_kernels):
     packed = cpu_kernels.pack_outputs(random_matrix(70, 3, 8).tensor(lab))
     for name in ("nibbles", "scales", "minima"):
         assert getattr(packed, name).flags.c_contiguous, (
-            f"{name}: neighbouring outputs are not neighbours in memory: a transpose alone moves nothing "
+            f"{name}: neighboring outputs are not neighbors in memory: a transpose alone moves nothing "
             "(as_numpy makes a contiguous copy)"
         )
 

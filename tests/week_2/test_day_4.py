@@ -326,7 +326,7 @@ def test_task_3_the_tile_sizes_have_defaults(lab):
 
 
 @pytest.mark.parametrize(("H", "Hkv"), [(8, 2), (9, 3), (4, 4), (5, 1)])
-def test_task_3_neighbouring_query_heads_share_a_key_value_head(lab, H, Hkv):
+def test_task_3_neighboring_query_heads_share_a_key_value_head(lab, H, Hkv):
     heads = random_heads(254 + H, H=H, Hkv=Hkv)
     check_attention(lab, heads, f"{H} query heads on {Hkv} key-value heads", query_tile=2, key_tile=3)
 

@@ -162,7 +162,7 @@ def test_task_1_the_mask_takes_the_dtype_of_like(lab, dtype):
 def test_task_1_lengths_may_be_a_tuple_and_are_left_alone(lab):
     lengths = [2, 4]
     lab.attention.batched_causal_mask(1, lengths)
-    check_equal(lengths, [2, 4], name="the list of lengths, afterwards")
+    check_equal(lengths, [2, 4], name="the list of lengths, afterward")
     mask = lab.attention.batched_causal_mask(1, (2, 4))
     check(mask, mask_of_batch(1, lengths, 4), name="the mask for a tuple of lengths", axes="B 1 L S")
 
@@ -502,7 +502,7 @@ def test_task_4_a_prompt_is_run_whole_and_alone_and_put_into_its_slot(lab):
     check_equal(model.calls[0].seen, [pairs([5, 6, 7])], name="what the last row of the prompt sees")
     check_equal(model.head_rows, [1], name="rows given to model.logits")
     batch.decode([None, 20, None], [0, 3, 0])
-    check_equal(model.decodes[0].seen, [[], pairs([5, 6, 7, 20]), []], name="what the slots see afterwards")
+    check_equal(model.decodes[0].seen, [[], pairs([5, 6, 7, 20]), []], name="what the slots see afterward")
 
 
 def test_task_4_a_prompt_for_a_taken_slot_is_refused(lab):
@@ -565,7 +565,7 @@ def test_task_4_the_callers_prompts_are_left_alone(lab):
     model = TracingModel(lab, SCRIPTS)
     prompts = [list(prompt) for prompt in PROMPTS]
     lab.static_batch.generate_static(model, prompts, 3)
-    check_equal(prompts, PROMPTS, name="the prompts, afterwards")
+    check_equal(prompts, PROMPTS, name="the prompts, afterward")
 
 
 @pytest.mark.parametrize("end_ids", [(), (1, 3, 4, 11, 20)], ids=["no end tokens", "end tokens"])

@@ -15,7 +15,7 @@ INT4_ROWS = 32
 
 
 class TorchInt4Matmul:
-    """Multiply by a quantised matrix with torch's 4-bit kernel, which computes in bfloat16."""
+    """Multiply by a quantized matrix with torch's 4-bit kernel, which computes in bfloat16."""
 
     def __init__(self, weight: QuantizedTensor) -> None:
         """Lay the matrix out for torch's kernel, and once more for many rows at a time.

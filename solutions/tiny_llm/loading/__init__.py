@@ -9,7 +9,7 @@
 - `gguf_file.py`    the GGUF format itself: metadata, and where each tensor lies
 - `gguf_config.py`, `hf_config.py`   what each format says about the model, as a `ModelConfig`
 - `quantized.py`    a GGUF file's 4-bit blocks as a `QuantizedTensor`
-- `convert.py`      from a source's tensors to ours: fuse, cast or quantise
+- `convert.py`      from a source's tensors to ours: fuse, cast or quantize
 - `cache.py`        the converted tensors, kept for the next time
 - `aligned_safetensors.py`   writing them so that they can be used straight from the file
 - `gguf_tokenizer.py`, `hf_tokenizer.py`   a tokenizer from each format

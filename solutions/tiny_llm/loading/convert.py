@@ -1,4 +1,4 @@
-"""From a source's tensors to ours: every part read, checked, cast or quantised, and stacked."""
+"""From a source's tensors to ours: every part read, checked, cast or quantized, and stacked."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from torch import Tensor
 
 from tiny_llm.loading.errors import WeightsError
 from tiny_llm.loading.layout import Layout, Part, layout, shape
-from tiny_llm.loading.quantized import GROUP_SIZE, is_quantised, stack_rows
+from tiny_llm.loading.quantized import GROUP_SIZE, is_quantized, stack_rows
 from tiny_llm.loading.sources import TensorSource, missing_tensor
-from tiny_llm.quantize import QuantizedTensor, quantise
+from tiny_llm.quantize import QuantizedTensor, quantize
 
 _SILENT_SECONDS = 1.0
 _HARMLESS = re.compile(r".*rotary_emb\.inv_freq")  # rotary frequencies, which follow from the base
@@ -39,7 +39,7 @@ def convert(source: TensorSource, dtype: torch.dtype) -> dict[str, Tensor]:
 def convert_to_4_bits(source: TensorSource, dtype: torch.dtype) -> dict[str, Converted]:
     """The same with the matrices of the blocks in 4 bits; the rest is in `dtype`.
 
-    What the source has in 4 bits keeps its numbers. Anything else is quantised tensor by tensor, so that never more
+    What the source has in 4 bits keeps its numbers. Anything else is quantized tensor by tensor, so that never more
     than one of them is there in floats.
 
     Raises:
@@ -47,7 +47,7 @@ def convert_to_4_bits(source: TensorSource, dtype: torch.dtype) -> dict[str, Con
     """
     tensors: dict[str, Converted] = {}
     for name, parts in _with_progress(_wanted(source)):
-        if is_quantised(name, shape(parts)):
+        if is_quantized(name, shape(parts)):
             tensors[name] = stack_rows([_in_4_bits(source, part) for part in parts])
         else:
             tensors[name] = _stack(source, parts, dtype)
@@ -94,7 +94,7 @@ def _in_4_bits(source: TensorSource, part: Part) -> QuantizedTensor:
             f"{source.path}: {part.name(source.names)} has rows of {part.shape[1]} weights, which can't be cut into "
             f"groups of {GROUP_SIZE}: load this model without 4 bits"
         )
-    return quantise(_read(source, part), GROUP_SIZE)
+    return quantize(_read(source, part), GROUP_SIZE)
 
 
 def _read(source: TensorSource, part: Part) -> Tensor:

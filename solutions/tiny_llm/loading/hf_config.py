@@ -110,7 +110,7 @@ def _refuse_unsupported(path: Path, config: dict[str, Any]) -> None:
         not in ("silu", "swish"),
         "a bias on the attention output": bool(config.get("attention_bias")),
         "a bias in the MLP": bool(config.get("mlp_bias")),
-        "weights quantised in a format of its own": "quantization_config" in config,
+        "weights quantized in a format of its own": "quantization_config" in config,
     }
     for reason, holds in reasons.items():
         if holds:

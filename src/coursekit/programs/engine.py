@@ -106,7 +106,7 @@ def load(
 
 
 def _warm_up(model: Transformer) -> None:
-    """Multiply one, a few and many rows by a quantised matrix: each may be a kernel of its own."""
+    """Multiply one, a few and many rows by a quantized matrix: each may be a kernel of its own."""
     down, width = model.blocks[0].mlp.down, model.config.feed_forward_size
     for rows in WARM_UP_ROWS:
         down(model.embedding.weight.new_zeros(rows, width))

@@ -75,7 +75,7 @@ BitsOption = Annotated[
 MatmulOption = Annotated[
     Matmul,
     typer.Option(
-        help="With --bits 4, how to multiply: plain (dequantise each time, Day 2.2), kernel (Day 2.3), torch "
+        help="With --bits 4, how to multiply: plain (dequantize each time, Day 2.2), kernel (Day 2.3), torch "
         "(its own kernel, in bfloat16), or auto: the best for --dtype and --device."
     ),
 ]

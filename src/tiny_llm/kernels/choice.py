@@ -1,4 +1,4 @@
-"""The choice between the ways to multiply by a quantised matrix (given code)."""
+"""The choice between the ways to multiply by a quantized matrix (given code)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MATMULS = ("auto", "plain", "kernel", "torch")
 
 
 def choose_matmul(name: str, dtype: torch.dtype, device: torch.device | str = "cpu") -> Matmul:
-    """The way to multiply by quantised matrices that goes by a name.
+    """The way to multiply by quantized matrices that goes by a name.
 
     "auto" is plain on devices other than the CPU. On the CPU it is torch's kernel in a bfloat16 model, for the
     matrices that it takes, and our own otherwise: torch's rounds to bfloat16, which would spoil a float32 model.

@@ -26,14 +26,14 @@ def kernel(function: Any) -> Any:
 
 
 def inlined(function: Any) -> Any:
-    """Let kernels call a function: its body replaces the call, which leaves the compiler free to vectorise."""
+    """Let kernels call a function: its body replaces the call, which leaves the compiler free to vectorize."""
     return numba.njit(inline="always", fastmath=_FAST)(function)
 
 
 def as_numpy(x: Tensor) -> np.ndarray:
     """A contiguous CPU tensor's own memory, or a contiguous copy; bfloat16 comes as the int16 of its bits.
 
-    Contiguous, because the compiler uses vector instructions only where it knows that neighbours lie side by side.
+    Contiguous, because the compiler uses vector instructions only where it knows that neighbors lie side by side.
     """
     x = x.contiguous()
     return (x.view(torch.int16) if x.dtype == torch.bfloat16 else x).numpy()

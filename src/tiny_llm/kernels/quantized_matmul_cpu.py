@@ -1,6 +1,6 @@
 """Multiplying by 4-bit weights without unpacking the matrix first (Day 2.3).
 
-The kernels are fast because of how the nibbles lie: neighbours in memory belong to neighbouring outputs, so that one
+The kernels are fast because of how the nibbles lie: neighbors in memory belong to neighboring outputs, so that one
 vector instruction moves as many outputs as fit a register (4, 8 or 16) on by one input.
 """
 
@@ -23,7 +23,7 @@ HALF = BLOCK // 2
 
 @dataclass(frozen=True)
 class PackedWeight:
-    """A quantised matrix [out, in] in blocks of 64 outputs; the last block is filled up with zeros."""
+    """A quantized matrix [out, in] in blocks of 64 outputs; the last block is filled up with zeros."""
 
     nibbles: np.ndarray  # uint8 [blocks, in, 32]: byte j of a row has output j low and output j + 32 high
     scales: np.ndarray  # float32 [blocks, in/G, 64]
@@ -32,7 +32,7 @@ class PackedWeight:
 
 
 def pack_outputs(weight: QuantizedTensor) -> PackedWeight:
-    """Lay a quantised matrix out for the kernels: outputs side by side instead of inputs."""
+    """Lay a quantized matrix out for the kernels: outputs side by side instead of inputs."""
     raise NotImplementedError("Week 2 Day 3 Task 1: Outputs side by side")
 
 
@@ -114,7 +114,7 @@ FEW_ROWS = 16
 
 
 class KernelMatmul:
-    """Multiply by a quantised matrix with the kernels of this file; an alternative to `DequantizedMatmul`."""
+    """Multiply by a quantized matrix with the kernels of this file; an alternative to `DequantizedMatmul`."""
 
     def __init__(self, weight: QuantizedTensor) -> None:
         """Lay the matrix out for the kernels; its first form is not kept.

@@ -21,7 +21,7 @@ _NIBBLE_BYTES = GROUP_SIZE // 2
 _Q4_1_BYTES = 2 * _SCALE_BYTES + _NIBBLE_BYTES
 
 
-def is_quantised(name: str, shape: tuple[int, ...]) -> bool:
+def is_quantized(name: str, shape: tuple[int, ...]) -> bool:
     """Whether 4-bit weights have the tensor of this name in 4 bits: the matrices of the blocks, nothing else."""
     return name.startswith("blocks.") and len(shape) == 2
 

@@ -1,4 +1,4 @@
-"""Reading one named tensor from a file: GGUF (dequantised, or its 4-bit blocks as they are) or safetensors."""
+"""Reading one named tensor from a file: GGUF (dequantized, or its 4-bit blocks as they are) or safetensors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tiny_llm.quantize import QuantizedTensor
 if TYPE_CHECKING:
     from gguf.constants import GGMLQuantizationType
 
-_SLAB_ROWS = 1024  # dequantised at a time: the gguf package holds everything twice while it works
+_SLAB_ROWS = 1024  # dequantized at a time: the gguf package holds everything twice while it works
 
 
 class TensorSource(Protocol):
@@ -68,7 +68,7 @@ class GGUFSource:
     def read(self, part: Part) -> Tensor:
         """float32 [part.shape]; query and key rows of a Llama file are put back in their original order."""
         name = part.name(self.names)
-        values = torch.from_numpy(self._dequantise(name, *self._stored(name)))
+        values = torch.from_numpy(self._dequantize(name, *self._stored(name)))
         return _unpermute(values, self.config.head_dim) if self._is_permuted(part) else values
 
     def read_4_bits(self, part: Part) -> QuantizedTensor | None:
@@ -108,7 +108,7 @@ class GGUFSource:
             raise WeightsError(f"{self.path} is damaged or only half a file ({name}): download it again")
         return kind, self._bytes[entry.offset : end].reshape(-1, row_bytes)
 
-    def _dequantise(self, name: str, kind: GGMLQuantizationType, stored: np.ndarray) -> np.ndarray:
+    def _dequantize(self, name: str, kind: GGMLQuantizationType, stored: np.ndarray) -> np.ndarray:
         from gguf.quants import dequantize
 
         shape = self.file.tensors[name].shape
@@ -120,7 +120,7 @@ class GGUFSource:
         except NotImplementedError:
             raise WeightsError(
                 f"{self.path}: {name} is stored as {kind.name}, which the gguf package can't read yet; "
-                "choose another quantisation"
+                "choose another quantization"
             ) from None
         return values.reshape(shape)
 
