@@ -30,6 +30,7 @@ import torch
 from torch import Tensor
 
 from tiny_llm.config import ModelConfig
+from tiny_llm.kernels.matmul_backends import choose_matmul
 from tiny_llm.layers import Linear, Projection
 from tiny_llm.loading.cache import convert_once
 from tiny_llm.loading.convert import Converted, convert, convert_to_4_bits
@@ -113,7 +114,7 @@ def load_weights(
         device: "cpu", "cuda" or "mps".
         bits: 4 for the matrices of the blocks in 4 bits a weight, in groups of 32. Those that a GGUF file has in
             Q4_1 or Q4_0 are taken over as they are. None for everything in `dtype`.
-        matmul: with `bits`, the way to multiply by those matrices, by its name in `kernels/choice.py`.
+        matmul: with `bits`, the way to multiply by those matrices, by its name in `kernels/matmul_backends.py`.
 
     A GGUF file is dequantized once and the result kept in the user's cache folder (see `loading/cache.py`). A
     safetensors folder needs no arithmetic beyond a copy, so it is read afresh each time and nothing is kept; nor is
@@ -154,9 +155,6 @@ def _matmul(bits: int | None, name: str, dtype: torch.dtype, device: torch.devic
         return DequantizedMatmul
     if bits != 4:
         raise WeightsError(f"weights can be kept in 4 bits, not in {bits}: ask for 4, or leave it out")
-    # Imported here: it brings the compiler of the kernels, which floats don't need.
-    from tiny_llm.kernels.choice import choose_matmul
-
     try:
         return choose_matmul(name, dtype, device)
     except ValueError as error:

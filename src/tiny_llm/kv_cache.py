@@ -1,4 +1,4 @@
-"""The seam between the model and everything that remembers tokens (Days 1.5, 2.1, 2.5 and 2.6)."""
+"""The seam between the model and everything that remembers tokens (Days 1.5, 2.1 and 2.6)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,6 @@ from abc import ABC, abstractmethod
 from torch import Tensor
 
 from tiny_llm.attention import batched_causal_mask, causal_mask, scaled_dot_product_attention_grouped
-from tiny_llm.flash_attention import flash_attention
-from tiny_llm.kernels.decode_attention_cpu import decode_attention
-
-FEW_QUERIES = 8
-"""Up to so many new tokens the kernel of Day 2.5 is ahead of flash attention."""
 
 
 class LayerCache(ABC):
@@ -118,17 +113,6 @@ class FullKvCache(DenseCache):
             ValueError: ``count`` is negative, or more than there are.
         """
         raise NotImplementedError("Week 2 Day 1 Task 3: Rewind")
-
-
-class FusedKvCache(FullKvCache):
-    """The same cache with attention that makes neither a mask nor an L × S array (Day 2.5).
-
-    On the CPU only, for `decode_attention` runs there.
-    """
-
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
-        """Few new tokens: the compiled kernel, reading the storage where it lies. Many: flash attention."""
-        raise NotImplementedError("Week 2 Day 5 Task 5: Behind the seam")
 
 
 class BatchingKvCache(DenseCache):

@@ -206,7 +206,7 @@ def test_half_a_file_is_to_be_downloaded_again(tmp_path: Path) -> None:
 MEASURE = """
 import gguf.quants, resource, sys, torch
 from pathlib import Path
-import tiny_llm.kernels.choice
+import tiny_llm.kernels.matmul_backends
 from tiny_llm.model import Transformer
 from tiny_llm.quantize import QuantizedTensor, dequantize
 from tiny_llm.weights import load_weights

@@ -125,7 +125,7 @@ def check_parts(
 
 
 def fused_cache(lab: Any, capacity: int = 4) -> Any:
-    cache = lab.kv_cache.FusedKvCache()
+    cache = lab.fused_kv_cache.FusedKvCache()
     cache.first_capacity = capacity
     return cache
 

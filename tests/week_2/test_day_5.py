@@ -376,16 +376,16 @@ def test_task_5_what_is_rewound_is_forgotten(lab):
 
 @pytest.mark.parametrize("more", [0, 1])
 def test_task_5_few_tokens_go_to_the_kernel_and_many_to_flash_attention(lab, monkeypatch, more):
-    L = lab.kv_cache.FEW_QUERIES + more
+    L = lab.fused_kv_cache.FEW_QUERIES + more
     cache, calls = fused_cache(lab, capacity=40), []
     for name in ("decode_attention", "flash_attention"):
-        inner = getattr(lab.kv_cache, name)
+        inner = getattr(lab.fused_kv_cache, name)
 
         def record(*arguments: Any, name: str = name, inner: Any = inner, **options: Any) -> Any:
             calls.append((name, [*arguments, *options.values()]))
             return inner(*arguments, **options)
 
-        monkeypatch.setattr(lab.kv_cache, name, record)
+        monkeypatch.setattr(lab.fused_kv_cache, name, record)
     arrays = [on_cpu(lab, random_numbers(278, 1, heads, L + 5, 8)) for heads in (6, 2, 2)]
     cache.append(*(x[:, :, :5] for x in arrays[1:]))
     cache.attend(*(x[:, :, 5:] for x in arrays), 0.4)

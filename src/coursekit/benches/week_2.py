@@ -104,8 +104,8 @@ def _cached(model: Transformer, prompt: Sequence[int], tokens: int) -> Iterator[
 
 
 def _fused(model: Transformer, prompt: Sequence[int], tokens: int) -> Iterator[int]:
+    from tiny_llm.fused_kv_cache import FusedKvCache
     from tiny_llm.generate import generate
-    from tiny_llm.kv_cache import FusedKvCache
 
     make_cache: Callable[[], LayerCache] = FusedKvCache
     return generate(model, prompt, tokens, make_cache=make_cache)

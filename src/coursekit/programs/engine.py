@@ -140,7 +140,6 @@ def make_generate(
         CourseError: the cache, or the way to attend, does not run in this dtype or on this device.
     """
     from tiny_llm.generate import generate, generate_recompute
-    from tiny_llm.kv_cache import FusedKvCache
 
     if cache is Cache.NONE:
         return generate_recompute
@@ -152,6 +151,9 @@ def make_generate(
         raise CourseError(
             f"--cache fused runs on the CPU, in float32 or bfloat16, not in {dtype} on {device}: use --cache full"
         )
+    # Imported here: it loads Numba, which the other caches don't need.
+    from tiny_llm.fused_kv_cache import FusedKvCache
+
     return partial(generate, make_cache=FusedKvCache)
 
 

@@ -1,4 +1,4 @@
-"""torch's own 4-bit kernel for the CPU (Day 2.3); the choice between it and ours is in choice.py."""
+"""torch's own 4-bit kernel for the CPU (Day 2.3); the choice between it and ours is in matmul_backends.py."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tiny_llm.kernels.choice import MATMULS, choose_matmul, torch_takes
+from tiny_llm.kernels.matmul_backends import MATMULS, choose_matmul, torch_takes
 from tiny_llm.kernels.quantized_matmul_cpu import KernelMatmul
 from tiny_llm.kernels.quantized_matmul_torch import TorchInt4Matmul
 from tiny_llm.quantize import DequantizedMatmul, QuantizedTensor, dequantize, quantize

@@ -1,23 +1,26 @@
-"""The choice between the ways to multiply by a quantized matrix (given code)."""
+"""The choice between the backends that multiply by a quantized matrix (given code).
+
+The two kernel backends are imported only where they are chosen: they load Numba, which takes time and memory that
+the plain backend doesn't need.
+"""
 
 from __future__ import annotations
 
 import torch
 
-from tiny_llm.kernels.quantized_matmul_cpu import KernelMatmul
-from tiny_llm.kernels.quantized_matmul_torch import GROUP_SIZES, OUTPUTS_MULTIPLE, TorchInt4Matmul
 from tiny_llm.layers import Projection
 from tiny_llm.quantize import DequantizedMatmul, Matmul, QuantizedTensor
 
 MATMULS = ("auto", "plain", "kernel", "torch")
-"""The ways by name: the best for dtype and device, Day 2.2's, Day 2.3's kernels, torch's kernel."""
+"""The backends by name: the best for dtype and device, Day 2.2's, Day 2.3's kernels, torch's kernel."""
 
 
 def choose_matmul(name: str, dtype: torch.dtype, device: torch.device | str = "cpu") -> Matmul:
-    """The way to multiply by quantized matrices that goes by a name.
+    """The backend of this name, as a function that takes a quantized matrix.
 
-    "auto" is plain on devices other than the CPU. On the CPU it is torch's kernel in a bfloat16 model, for the
-    matrices that it takes, and our own otherwise: torch's rounds to bfloat16, which would spoil a float32 model.
+    "auto" is "plain" on devices other than the CPU. On the CPU, "auto" takes our own kernels, except in a bfloat16
+    model, where it takes torch's kernel for every matrix that this kernel supports: torch's kernel rounds to
+    bfloat16, which would spoil a float32 model.
 
     Args:
         name: one of :data:`MATMULS`.
@@ -25,8 +28,8 @@ def choose_matmul(name: str, dtype: torch.dtype, device: torch.device | str = "c
         device: where it runs.
 
     Raises:
-        ValueError: there is no such name, or the way doesn't exist on the device. A message of one line says what
-            to do.
+        ValueError: no backend has this name, or the backend doesn't run on the device. A message of one line says
+            what to do.
     """
     if name not in MATMULS:
         raise ValueError(
@@ -41,11 +44,13 @@ def choose_matmul(name: str, dtype: torch.dtype, device: torch.device | str = "c
         )
     if name == "torch":
         return _torch_or_refuse
-    return _torch_or_kernel if name == "auto" and dtype == torch.bfloat16 else KernelMatmul
+    return _torch_or_kernel if name == "auto" and dtype == torch.bfloat16 else _kernel
 
 
 def torch_takes(weight: QuantizedTensor) -> bool:
-    """Whether torch has its 4-bit kernel for the CPU, and that takes matrices of this shape and group size."""
+    """Whether torch has its 4-bit kernel for the CPU, and the kernel supports this shape and group size."""
+    from tiny_llm.kernels.quantized_matmul_torch import GROUP_SIZES, OUTPUTS_MULTIPLE
+
     return (
         hasattr(torch, "_weight_int4pack_mm_for_cpu")
         and weight.shape[0] % OUTPUTS_MULTIPLE == 0
@@ -53,8 +58,20 @@ def torch_takes(weight: QuantizedTensor) -> bool:
     )
 
 
+def _kernel(weight: QuantizedTensor) -> Projection:
+    from tiny_llm.kernels.quantized_matmul_cpu import KernelMatmul
+
+    return KernelMatmul(weight)
+
+
+def _torch(weight: QuantizedTensor) -> Projection:
+    from tiny_llm.kernels.quantized_matmul_torch import TorchInt4Matmul
+
+    return TorchInt4Matmul(weight)
+
+
 def _torch_or_kernel(weight: QuantizedTensor) -> Projection:
-    return TorchInt4Matmul(weight) if torch_takes(weight) else KernelMatmul(weight)
+    return _torch(weight) if torch_takes(weight) else _kernel(weight)
 
 
 def _torch_or_refuse(weight: QuantizedTensor) -> Projection:
@@ -63,4 +80,4 @@ def _torch_or_refuse(weight: QuantizedTensor) -> Projection:
         raise ValueError(
             f"torch's 4-bit kernel doesn't take {outputs} × {width} in groups of {weight.group_size}; choose kernel"
         )
-    return TorchInt4Matmul(weight)
+    return _torch(weight)
