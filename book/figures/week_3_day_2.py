@@ -3,7 +3,7 @@
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
-from style import COLOURS, PALE, arrow, diagram, label, save
+from style import COLORS, PALE, arrow, diagram, label, save
 
 from tiny_llm.paged.allocator import NULL_PAGE, PageAllocator
 from tiny_llm.paged.metadata import ForwardMeta
@@ -60,7 +60,7 @@ def _tokens(ax: Axes, meta: ForwardMeta) -> None:
     label(ax, 0.1, y + 0.52, "cu_seqlens_q", align="left", mono=True, size=8)
     for start in meta.starts:
         label(ax, left + start * width, y + 0.52, str(start), size=8.5, bold=True)
-        ax.plot([left + start * width] * 2, [y + 0.3, y + 0.42], color=COLOURS["muted"], linewidth=1)
+        ax.plot([left + start * width] * 2, [y + 0.3, y + 0.42], color=COLORS["muted"], linewidth=1)
     for line, (name, numbers) in enumerate(rows.items()):
         label(ax, 0.1, y + 0.14 - 0.28 * line, name, align="left", mono=line > 0, size=8)
         for t, number in enumerate(numbers):
@@ -95,7 +95,7 @@ def _table(ax: Axes, meta: ForwardMeta, tops: list[float]) -> None:
         x = left + entry * size + size / 2
         side = y + size if entry == 0 else y
         bend = -0.14 if entry == 0 else -0.24
-        arrow(ax, (x, side), (4.25, tops[block] + 0.13), colour=SERIES[WALKER], bend=bend)
+        arrow(ax, (x, side), (4.25, tops[block] + 0.13), color=SERIES[WALKER], bend=bend)
     label(ax, 0.1, 0.66, "B's tokens 0 … 4: block 3 whole,", align="left", size=8.5)
     label(ax, 0.1, 0.44, "then 5 − 4 = 1 place of block 5.", align="left", size=8.5)
     label(ax, 0.1, 0.22, "The 0 at its end is filling, never read.", align="left", size=8.5)
@@ -110,7 +110,7 @@ def _pool(ax: Axes, meta: ForwardMeta) -> list[float]:
     for block in range(N):
         y = top - block * (height + 0.07)
         tops.append(y)
-        label(ax, left - 0.08, y + height / 2, f"block {block}", align="right", size=8, colour="muted")
+        label(ax, left - 0.08, y + height / 2, f"block {block}", align="right", size=8, color="muted")
         for place in range(P):
             slot = block * P + place
             x = left + place * width
@@ -136,7 +136,7 @@ def _mask(meta: ForwardMeta) -> None:
     for block in range(N):
         x = left + block * (P * cell + gap)
         words = "null" if block == NULL_PAGE else f"block {block}"
-        label(ax, x + P * cell / 2, top + cell + 0.16, words, size=8, colour="muted")
+        label(ax, x + P * cell / 2, top + cell + 0.16, words, size=8, color="muted")
     for t in range(rows):
         b, y = _owner(meta, t), top - t * cell
         label(
@@ -177,7 +177,7 @@ def _cell(
     y: float,
     width: float,
     height: float,
-    colour: str,
+    color: str,
     text: str,
     bold: bool = False,
     heavy: bool = False,
@@ -187,11 +187,11 @@ def _cell(
             (x, y),
             width,
             height,
-            facecolor=PALE[colour] if colour else COLOURS["paper"],
-            edgecolor=COLOURS[colour or "line"],
+            facecolor=PALE[color] if color else COLORS["paper"],
+            edgecolor=COLORS[color or "line"],
             linewidth=2.2 if heavy else 0.9,
-            linestyle="-" if colour else (0, (2, 2)),
-            zorder=0.9 if heavy else 0.8 if colour else 0.7,  # arrows are drawn over cells
+            linestyle="-" if color else (0, (2, 2)),
+            zorder=0.9 if heavy else 0.8 if color else 0.7,  # arrows are drawn over cells
         )
     )
     if text:

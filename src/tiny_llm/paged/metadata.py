@@ -52,8 +52,8 @@ class ForwardMeta:
             device: where the six tensors go.
 
         Raises:
-            ValueError: no sequence brings a token, a number is negative, or a sequence lacks pages for its tokens; then
-                the message names its row in ``tables``.
+            ValueError: no sequence brings a token, a number is negative, or a sequence lacks pages for its tokens:
+                then the message names its row in ``tables``.
         """
         raise NotImplementedError("Week 3 Day 2 Task 1: The metadata of a step")
 
