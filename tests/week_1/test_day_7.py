@@ -417,38 +417,20 @@ def test_task_4_temperature_0_still_heeds_the_penalty(lab):
 
 
 @pytest.mark.parametrize(
-    ("shares", "params", "possible", "otherwise", "doubt"),
+    ("shares", "params", "possible", "otherwise", "steps"),
     [
-        ((0.4, 0.3, 0.2, 0.1), {"top_k": 2, "top_p": 0.55}, {0}, {0, 1}, "top-k applied, and before top-p"),
-        (
-            (0.5, 0.3, 0.2),
-            {"temperature": 3.0, "top_p": 0.45},
-            {0, 1},
-            {0},
-            "temperature applied, and before top-p",
-        ),
-        (
-            (0.6, 0.25, 0.15),
-            {"temperature": 0.5, "min_p": 0.3},
-            {0},
-            {0, 1},
-            "temperature applied, and before min-p",
-        ),
-        (
-            (0.4, 0.3, 0.16, 0.14),
-            {"top_p": 0.75, "min_p": 0.38},
-            {0, 1, 2},
-            {0, 1},
-            "top-p applied, and before min-p",
-        ),
+        ((0.4, 0.3, 0.2, 0.1), {"top_k": 2, "top_p": 0.55}, {0}, {0, 1}, "top-k top-p"),
+        ((0.5, 0.3, 0.2), {"temperature": 3.0, "top_p": 0.45}, {0, 1}, {0}, "temperature top-p"),
+        ((0.6, 0.25, 0.15), {"temperature": 0.5, "min_p": 0.3}, {0}, {0, 1}, "temperature min-p"),
+        ((0.4, 0.3, 0.16, 0.14), {"top_p": 0.75, "min_p": 0.38}, {0, 1, 2}, {0, 1}, "top-p min-p"),
     ],
 )
-def test_task_4_each_filter_sees_the_scores_of_the_one_before(
-    lab, shares, params, possible, otherwise, doubt
-):
+def test_task_4_each_step_sees_the_scores_of_the_one_before(lab, shares, params, possible, otherwise, steps):
+    """`otherwise` are the tokens that come up where the first of the two `steps` is left out, or comes last."""
     choose = sampler(lab, **{"temperature": 1.0, "seed": 4, **params})
     drawn = set(draws(choose, lab.array(log_of(*shares)), 150))
-    hint = f" (is {doubt}?)" if drawn == otherwise else ""
+    first, second = steps.split()
+    hint = f" (is {first} applied, and before {second}?)" if drawn == otherwise else ""
     check_equal(drawn, possible, name=f"the tokens drawn with {params}{hint}")
 
 
