@@ -130,7 +130,7 @@ def mlp(tensors: dict[str, np.ndarray], block: str, x: np.ndarray) -> np.ndarray
 
 
 def hidden(tensors: dict[str, np.ndarray], tokens: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """Token ids [B, L] at positions [B, L] → what comes out of the last norm [B, L, E]."""
+    """Token ids [B, L] at positions [B, L] → the output of the last norm [B, L, E]."""
     rows = []
     for ids, places in zip(tokens, positions, strict=True):
         x = tensors["embedding.weight"][ids]
