@@ -8,8 +8,8 @@ from matplotlib.patches import Rectangle
 from style import COLORS, PALE, arrow, diagram, label, new_figure, save
 
 from tiny_llm.batch import Request, batch_generate
-from tiny_llm.paged.allocator import NULL_BLOCK, BlockAllocator
-from tiny_llm.paged.pool import KvPool, blocks_for
+from tiny_llm.paged.allocator import NULL_PAGE, PageAllocator
+from tiny_llm.paged.pool import KvPool, pages_for
 from tiny_llm.paged.sequence import PagedSequence
 
 P, N = 4, 8
@@ -29,7 +29,7 @@ def draw() -> None:
 
 def example() -> dict[str, PagedSequence]:
     """The chapter's example: A of 6 tokens, B of 3, then A grows to 9."""
-    allocator = BlockAllocator(N)
+    allocator = PageAllocator(N)
     sequences = {name: PagedSequence(allocator, P) for name in "AB"}
     for name, count in (("A", 6), ("B", 3), ("A", 3)):
         sequences[name].reserve(count)
@@ -51,7 +51,7 @@ def _pool() -> None:
         for place in range(P):
             _token(ax, left + place * 1.28 * CELL, y, block, owners.get(block * P + place))
         held = [name for name, sequence in example().items() if block in sequence.blocks]
-        words = "null block" if block == NULL_BLOCK else f"{held[0]}'s" if held else "free"
+        words = "null block" if block == NULL_PAGE else f"{held[0]}'s" if held else "free"
         label(ax, left + P * 1.28 * CELL + 0.12, y + CELL / 2, words, align="left", size=8.5)
     y = top
     for (name, sequence), color in zip(example().items(), ("blue", "orange"), strict=True):
@@ -72,7 +72,7 @@ def _token(ax: Axes, x: float, y: float, block: int, owner: tuple[str, int] | No
     if owner is not None:
         _cell(ax, x, y, width, CELL, "blue" if owner[0] == "A" else "orange", f"{owner[0]}{owner[1]}")
     else:
-        _cell(ax, x, y, width, CELL, "muted" if block == NULL_BLOCK else "", "")
+        _cell(ax, x, y, width, CELL, "muted" if block == NULL_PAGE else "", "")
 
 
 def _cell(ax: Axes, x: float, y: float, width: float, height: float, color: str, text: str) -> None:
@@ -145,7 +145,7 @@ def measure() -> list[tuple[int, int, int]]:
         keys, _, _ = caches[0].update_and_fetch(new, new)
         if isinstance(positions, list):  # a decode
             lengths = [cache.length for cache in caches[0].slots if cache is not None]
-            pages = sum(PAGE * blocks_for(length, PAGE) for length in lengths)
+            pages = sum(PAGE * pages_for(length, PAGE) for length in lengths)
             decodes.append((sum(lengths), pages, keys.shape[0] * keys.shape[2]))
         return torch.zeros(*tokens.shape, 1)
 

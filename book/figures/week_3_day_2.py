@@ -5,7 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from style import COLORS, PALE, arrow, diagram, label, save
 
-from tiny_llm.paged.allocator import NULL_BLOCK, BlockAllocator
+from tiny_llm.paged.allocator import NULL_PAGE, PageAllocator
 from tiny_llm.paged.metadata import ForwardMeta
 from tiny_llm.paged.sequence import PagedSequence
 
@@ -23,7 +23,7 @@ def draw() -> None:
 
 def example() -> ForwardMeta:
     """The chapter's step: A decodes with a past of 8, B brings 2 tokens after 3, C a prompt of 3."""
-    allocator = BlockAllocator(N)
+    allocator = PageAllocator(N)
     sequences = [PagedSequence(allocator, P) for _ in NAMES]
     for n, past in ((0, 6), (1, 3), (0, 2)):
         sequences[n].reserve(past)
@@ -34,7 +34,7 @@ def example() -> ForwardMeta:
     return ForwardMeta.build(sequences, new)
 
 
-def slots_of(meta: ForwardMeta, b: int) -> list[int]:
+def places_of(meta: ForwardMeta, b: int) -> list[int]:
     """Where the tokens of sequence b lie, as the metadata say."""
     table = meta.block_table[b].tolist()
     return [table[p // P] * P + p % P for p in range(meta.kv_lens[b])]
@@ -85,12 +85,12 @@ def _table(ax: Axes, meta: ForwardMeta, tops: list[float]) -> None:
         y = top - b * (size + 0.14)
         label(ax, 0.1, y + size / 2, f"sequence {NAMES[b]}", align="left", bold=b == WALKER)
         for entry, block in enumerate(row):
-            unused = block == NULL_BLOCK
+            unused = block == NULL_PAGE
             _cell(ax, left + entry * size, y, size, size, "muted" if unused else SERIES[b], str(block))
         kv, new = meta.kv_lens[b], meta.starts[b + 1] - meta.starts[b]
         label(ax, 1.25, y + size / 2, f"{kv} = {kv - new} + {new}", align="left", size=8.5)
     y = top - WALKER * (size + 0.14)
-    held = [block for block in meta.block_table[WALKER].tolist() if block != NULL_BLOCK]
+    held = [block for block in meta.block_table[WALKER].tolist() if block != NULL_PAGE]
     for entry, block in enumerate(held):
         x = left + entry * size + size / 2
         side = y + size if entry == 0 else y
@@ -104,7 +104,7 @@ def _table(ax: Axes, meta: ForwardMeta, tops: list[float]) -> None:
 def _pool(ax: Axes, meta: ForwardMeta) -> list[float]:
     """The blocks, one below the other; the bottom of each."""
     left, top, width, height = 4.8, 2.75, 0.5, 0.28
-    owners = {slot: (b, p) for b in range(3) for p, slot in enumerate(slots_of(meta, b))}
+    owners = {slot: (b, p) for b in range(3) for p, slot in enumerate(places_of(meta, b))}
     fresh = set(meta.slot_mapping.tolist())
     tops = []
     for block in range(N):
@@ -118,7 +118,7 @@ def _pool(ax: Axes, meta: ForwardMeta) -> list[float]:
                 b, p = owners[slot]
                 _cell(ax, x, y, width, height, SERIES[b], f"{NAMES[b]}{p}", heavy=slot in fresh)
             else:
-                _cell(ax, x, y, width, height, "muted" if block == NULL_BLOCK else "", "")
+                _cell(ax, x, y, width, height, "muted" if block == NULL_PAGE else "", "")
     label(ax, left, 0.08, "heavy: written in this step", align="left", size=8)
     return tops
 
@@ -130,12 +130,12 @@ def _mask(meta: ForwardMeta) -> None:
     rows = int(meta.starts[-1])
     seen = np.zeros((rows, N * P), dtype=bool)
     for b in range(3):
-        slots, new = slots_of(meta, b), meta.starts[b + 1] - meta.starts[b]
+        slots, new = places_of(meta, b), meta.starts[b + 1] - meta.starts[b]
         for i in range(new):
             seen[meta.starts[b] + i, slots[: meta.kv_lens[b] - new + i + 1]] = True
     for block in range(N):
         x = left + block * (P * cell + gap)
-        words = "null" if block == NULL_BLOCK else f"block {block}"
+        words = "null" if block == NULL_PAGE else f"block {block}"
         label(ax, x + P * cell / 2, top + cell + 0.16, words, size=8, color="muted")
     for t in range(rows):
         b, y = _owner(meta, t), top - t * cell

@@ -4,7 +4,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from style import COLORS, PALE, arrow, diagram, label, save
 
-from tiny_llm.paged.pool import blocks_for, slots_of
+from tiny_llm.paged.pool import pages_for, places_of
 
 STARTS, HKV, GROUP, ROWS = [0, 1, 3, 6], 3, 3, 16
 WORDS = ("a decode", "a chunk", "a prompt")
@@ -70,7 +70,7 @@ def _tile() -> None:
     """Table, pages and tile, from left to right; an arrow for each row that is read."""
     fig, ax = diagram(height=3.4)
     top, page_left, tile_left = 2.92, 2.75, 5.2
-    slots = slots_of(TABLE, 0, KV_LEN, P)
+    slots = places_of(TABLE, 0, KV_LEN, P)
     positions = range(START, START + TILE)
     label(ax, 0.95, 3.24, "table", size=8.5)
     label(ax, page_left + 0.45, 3.24, "pages, P = 4", size=8.5)
@@ -104,7 +104,7 @@ def _tile() -> None:
             arrow(ax, (page_left + 0.93, places[slots[position]]), (tile_left - 0.04, y), color="blue")
         else:
             label(ax, tile_left + 1.2, y, "masked: 0", align="left", size=8, color="muted")
-    last = blocks_for(KV_LEN, P) - 1
+    last = pages_for(KV_LEN, P) - 1
     y = top - last * 0.95 - 0.1 + 0.04 - (P - 1) * 0.2
     label(ax, page_left + 0.45, y - 0.22, "hatched: no token of this sequence", size=8, color="muted")
     save(fig, "week_3_day_4_tile")

@@ -10,10 +10,10 @@ from matplotlib.patches import Rectangle
 from style import COLORS, PALE, diagram, label, new_figure, save
 
 from tiny_llm.batch import Request
-from tiny_llm.paged.allocator import NULL_BLOCK, BlockAllocator
+from tiny_llm.paged.allocator import NULL_PAGE, PageAllocator
 from tiny_llm.paged.batch import PagedBatch, Running, batch_generate_paged
 from tiny_llm.paged.metadata import ForwardMeta
-from tiny_llm.paged.pool import KvPool, blocks_for
+from tiny_llm.paged.pool import KvPool, pages_for
 from tiny_llm.ragged.decode_state import DecodeState
 
 P, N, M = 4, 11, 4
@@ -66,10 +66,10 @@ def _tables(ax: Axes, state: DecodeState, meta: ForwardMeta) -> None:
         label(ax, 0.1, y + size / 2, f"slot {slot}: {name}", align="left", size=8.5, bold=True)
         label(ax, 0.95, y + size / 2, str(int(state.lengths[slot])), size=8.5)
         label(ax, 1.72, y + size / 2, str(STEP[slot]), size=8.5, bold=True)
-        shown = blocks_for(int(state.lengths[slot]) + STEP[slot], P)
+        shown = pages_for(int(state.lengths[slot]) + STEP[slot], P)
         for place, page in enumerate(state.page_indices[slot].tolist()):
-            color = SERIES[slot] if page != NULL_BLOCK else "muted"
-            later = page != NULL_BLOCK and place >= shown
+            color = SERIES[slot] if page != NULL_PAGE else "muted"
+            later = page != NULL_PAGE and place >= shown
             x = left + place * size
             _cell(ax, x, y, size, size, color, str(page), heavy=page in fresh, hatch="////" if later else "")
     y = top - 4 * (size + 0.1) + 0.1
@@ -122,7 +122,7 @@ def _pool(ax: Axes, state: DecodeState, meta: ForwardMeta) -> None:
         )
         for place in range(P):
             slot, words = names.get(page * P + place, (-1, ""))
-            color = SERIES[slot] if words else "muted" if page == NULL_BLOCK else ""
+            color = SERIES[slot] if words else "muted" if page == NULL_PAGE else ""
             heavy = page * P + place in fresh
             _cell(ax, left + place * width, y, width, height, color, words, heavy=heavy)
     label(ax, left, 0.16, "heavy: written in this step", align="left", size=8)
@@ -163,7 +163,7 @@ def history() -> tuple[list[int], list[int]]:
     """Pages that Day 3.2 has reserved, and pages that a decode state holds, in each step of the same work."""
     reserved: list[int] = []
     held: list[int] = []
-    pool, allocator = KvPool(CONFIG, 241, 16), BlockAllocator(241)
+    pool, allocator = KvPool(CONFIG, 241, 16), PageAllocator(241)
 
     def hidden(tokens: torch.Tensor, positions: torch.Tensor, caches: Any) -> torch.Tensor:
         reserved.append(sum(map(bool, allocator.references)))

@@ -13,7 +13,7 @@ from matplotlib.patches import Rectangle
 from style import COLORS, PALE, SERIES, diagram, label, save
 
 from tiny_llm.batch import Request
-from tiny_llm.paged.allocator import BlockAllocator
+from tiny_llm.paged.allocator import PageAllocator
 from tiny_llm.paged.batch import PagedBatch, batch_generate_paged
 from tiny_llm.paged.pool import KvPool
 from tiny_llm.ragged.batch import batch_generate_ragged
@@ -89,7 +89,7 @@ def run() -> list[Step]:
 def run_of_day_2() -> list[int]:
     """Tokens of each step of Day 3.2's engine, on the same pages."""
     dummy, sums = model(), []
-    batch = PagedBatch(dummy, KvPool(dummy.config, PAGES + 1, P), BlockAllocator(PAGES + 1), SLOTS, CAPACITY)
+    batch = PagedBatch(dummy, KvPool(dummy.config, PAGES + 1, P), PageAllocator(PAGES + 1), SLOTS, CAPACITY)
     batch_generate_paged(batch, requests(), lambda plan: sums.append(sum(count for _, count in plan)))
     return sums
 
