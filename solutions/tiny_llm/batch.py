@@ -16,8 +16,8 @@ from tiny_llm.static_batch import Batch
 class Prefill:
     """A request on its way to a slot, and the caches that hold what is computed of its tokens.
 
-    These are the tokens of its prompt. A request that has generated tokens already, before an error or Ctrl-C, goes on
-    behind them: they are computed together with the prompt, as if it were longer.
+    These are the tokens of its prompt. If the request has an output already, from a call that ended with an error or
+    Ctrl-C, the output is computed together with the prompt, and the request goes on behind it.
     """
 
     def __init__(self, request: Request, model: Transformer) -> None:
@@ -39,8 +39,8 @@ class Prefill:
     def try_prefill(self, chunk_size: int | None = None) -> bool:
         """Compute the next chunk; after the last one, let the request accept its next token.
 
-        The head runs only after the last chunk, on its last row. After True, it must not be called again. Whatever the
-        model or the sampler raises comes through, and the request's tokens are as they were.
+        The head runs only after the last chunk, on its last row. After True, it must not be called again. Whatever
+        the model or the sampler raises comes through, and the request's tokens are as they were.
 
         Args:
             chunk_size: how many tokens at most; None for all at once.
@@ -79,8 +79,8 @@ def batch_generate(
     request waits for more than a chunk between two of its tokens. While all slots are taken, one request is prefilled
     ahead, up to its last chunk. A request that finishes with its last chunk never takes a slot.
 
-    The caches of a request are gone as soon as it has finished, and all of them after an error or Ctrl-C. The requests
-    then keep the tokens that they have, and may be given to another call, which goes on behind these tokens.
+    The caches of a request are gone as soon as it has finished, and all of them after an error or Ctrl-C. After
+    these, the requests keep their output so far, and another call with them goes on behind it.
 
     Args:
         model: the model.

@@ -74,7 +74,7 @@ def seated(
 
 
 def generate(lab: Any, model: Any, requests: Sequence[Any], *rest: Any, **options: Any) -> list[list[int]]:
-    """Run them all, with a `Watch` unless `observe` is given, and with an end to engines that would go on for ever."""
+    """Run them all, with a `Watch` unless `observe` is given. An engine that would go on for ever is stopped."""
     observe = options.pop("observe", None) or Watch(model, requests)
     bound = 20 + sum(len(r.token_ids) + max(r.max_tokens, 0) for r in requests)
     steps = count(1)
@@ -124,7 +124,10 @@ class Watch:
     def _check_runs(self) -> None:
         """A step runs the model on one chunk at most, and decodes once at most."""
         runs, self.runs = self.model.runs[self.runs :], len(self.model.runs)
-        for kind, what in (("prefill", "one chunk of one request"), ("decode", "one token for every busy slot")):
+        for kind, what in (
+            ("prefill", "one chunk of one request"),
+            ("decode", "one token for every busy slot"),
+        ):
             times = [run[0] for run in runs].count(kind)
             assert times <= 1, (
                 f"step {len(self.steps)}: the model was run {times} times to {kind}; a step computes {what}"
@@ -134,7 +137,8 @@ class Watch:
         """A request gets a token with its last chunk, and one for the slot in which the observer was shown it."""
         slots, turn = self.steps[-1]
         now = request.num_generated
-        step = f"step {len(self.steps)}: a request went from {before} to {now} tokens"
+        step = f"step {len(self.steps)}: a request that had {before} tokens of output has {now}"
+        assert now >= before, f"{step}: tokens were lost"
         if not any(request is other for other in slots):
             assert now == before or request is turn, (
                 f"{step}, but the observer was shown it neither in a slot nor as the one being prefilled: show the "
@@ -148,7 +152,7 @@ class Watch:
         due = before + 1 + (request is turn)
         why = "in a slot and as the one being prefilled" if request is turn else "in a slot"
         assert now == due, (
-            f"{step} instead of {due}; the observer was shown it {why}. A last chunk brings one token, and each step "
+            f"{step} now, not {due}; the observer was shown it {why}. A last chunk brings one token, and each step "
             "decodes one for every busy slot"
         )
 
@@ -156,12 +160,17 @@ class Watch:
         """Only requests in slots, and one that is being prefilled, have caches."""
         slots, turn = self.steps[-1]
         limit = self.model.config.max_positions
-        held = {request for request in (*slots, turn) if request is not None and not request.finished(limit)}
+        left = {
+            request
+            for request, before in zip(self.requests, self.produced, strict=True)
+            if request.num_generated > before and request.finished(limit)
+        }
+        held = {request for request in (*slots, turn) if request is not None} - left
         alive = self.model.caches_alive(at_most=LAYERS * len(held))
         assert alive <= LAYERS * len(held), (
-            f"step {len(self.steps)}: {alive} caches exist, but the observer was shown only {len(held)} requests that "
-            f"have not finished, with {LAYERS} caches each: does something hold the caches of requests that have "
-            "finished, or is more than one request computed ahead?"
+            f"step {len(self.steps)}: {alive} caches exist, {LAYERS} for each request; but of the requests that "
+            f"the observer was shown, only {len(held)} have not finished. Does something hold the caches of a "
+            "request that has finished, or is more than one request computed ahead?"
         )
 
     @property

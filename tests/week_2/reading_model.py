@@ -54,12 +54,24 @@ def alone(
     return ids[len(prompt) :]
 
 
+def spans(places: Sequence[int]) -> str:
+    """The positions as few words: "0 … 127, 0" for 0 to 127, then 0 again."""
+    runs: list[list[int]] = []
+    for place in places:
+        if runs and place == runs[-1][-1] + 1:
+            runs[-1].append(place)
+        else:
+            runs.append([place])
+    words = [f"{run[0]} … {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]
+    return ", ".join(words[:6]) + (", and others" if len(words) > 6 else "")
+
+
 class ReadingModel:
     """Writes each token, its position and the layer into the caches, and fails a test on whatever is wrong there.
 
     `runs` says what it was run on: ("prefill", first position, position after the last) or ("decode", busy slots).
-    `head_rows` holds how many rows each call of `logits` had. What it computes for an idle slot is NaN. It holds no cache
-    itself: `caches_alive` counts those that something else still holds.
+    `head_rows` holds how many rows each call of `logits` had. What it computes for an idle slot is NaN. It holds no
+    cache itself: `caches_alive` counts those that something else still holds.
     """
 
     def __init__(self, lab: Any, max_positions: int = 64) -> None:
@@ -165,7 +177,7 @@ class ReadingModel:
         for query, place in zip(visible, places, strict=True):
             seen = keys[query, 1].astype(int).tolist()
             assert seen == list(range(place + 1)), (
-                f"the token at position {place} sees positions {seen}: it must see 0 … {place}, each once"
+                f"the token at position {place} sees positions {spans(seen)}: it must see 0 … {place}, each once"
             )
         layers = set(values[visible[-1], 1].astype(int).tolist())
         assert layers == {layer}, f"layer {layer} reads what layers {sorted(layers)} have written"

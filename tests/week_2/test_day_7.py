@@ -60,7 +60,7 @@ def test_task_1_a_prompt_that_leaves_one_position_free_may_run(lab, length, max_
 
 def test_task_1_a_refusal_is_about_the_prompt_alone(lab):
     full = new_request(lab, prompt_of(9), 100, output=[3, 4, 5])
-    name = "why a request can't run whose prompt had room for 3 tokens on 12 positions, and which has got them"
+    name = "why a request can't run that has a prompt of 9 tokens, and 3 of output, on 12 positions"
     check_equal(full.refusal(12), None, name=name)
 
 
@@ -153,7 +153,7 @@ def test_task_1_a_request_shares_no_list_with_its_caller(lab):
     end_ids.add(1)
     request.output.append(4)
     request.prompt_ids.append(4)
-    name = "the tokens, after the caller has changed its prompt, and the lists that output and prompt_ids gave"
+    name = "the tokens, after the caller has changed its prompt, and what output and prompt_ids gave"
     check_equal(request.token_ids, [5, 2, 8, 1], name=name)
     name = "finished, with an output of 1, which was put among the caller's end ids later"
     check(request.finished(LIMIT), False, name=name)
@@ -218,6 +218,7 @@ def test_task_2_a_prompt_goes_in_chunk_by_chunk(lab, length, chunk_size, expecte
     chunks = prefill.model.chunks
     check_equal(chunks, expected, name=f"the chunks of {length} tokens, at most {chunk_size} at once")
     check_equal(done, [False] * (len(expected) - 1) + [True], name="what each call of try_prefill returned")
+    check_equal(prefill.computed, length, name="tokens computed, after the last chunk")
     check_equal(request.output, alone(prompt_of(length), 1), name="the first token")
     check_equal(request.prompt_ids, prompt_of(length), name="the prompt, afterwards")
 
@@ -412,7 +413,8 @@ def test_task_3_a_request_that_leaves_its_slot_leaves_no_caches_behind(lab):
     prefill = lab.batch.Prefill(new_request(lab, prompt_of(4), 2), model)
     lab.batch.prefill_step(batch, slots, prefill, None)
     check_equal(prefill.caches, [], name="the caches that a prefill keeps when its request has taken a slot")
-    check_equal(model.caches_alive(2 * LAYERS), 2 * LAYERS, name="caches that exist, with 2 requests in slots")
+    both = 2 * LAYERS
+    check_equal(model.caches_alive(both), both, name="caches that exist, with 2 requests in slots")
     lab.batch.decode_slots(batch, slots)
     held = [[slot for slot, cache in enumerate(layer.slots) if cache is not None] for layer in batch.caches]
     name = "slots that hold caches in each layer of the batch, when the request in slot 1 has finished"
@@ -508,16 +510,15 @@ def test_task_4_every_request_gets_what_it_gets_alone_in_the_order_given(lab, ma
     outputs = generate(lab, model, given, max_slots, chunk_size)
     check_equal(given == requests, True, name="whether the caller's list of requests is as it was")
     expected = [alone(request.prompt_ids, request.max_tokens) for request in requests]
-    check_equal(len(outputs), len(expected), name="outputs, for 9 requests")
-    for number, (output, wanted) in enumerate(zip(outputs, expected, strict=True)):
-        early = len(output) < len(wanted) and output == wanted[: len(output)]
-        assert not early, (
-            f"request {number} of 9 got {len(output)} of its {len(wanted)} tokens: the loop ended while it was "
-            "waiting, being prefilled or in a slot"
+    for number, (request, wanted) in enumerate(zip(requests, expected, strict=True)):
+        got = request.output
+        assert got == wanted or got != wanted[: len(got)], (
+            f"request {number} of 9 got {len(got)} of its {len(wanted)} tokens: the loop ended too early, or the "
+            "request was lost on its way from the queue to a slot"
         )
         name = f"the output of request {number}, with {max_slots} slots and chunks of {chunk_size}"
-        check_equal(output, wanted, name=name)
-    check_equal([request.output for request in requests], expected, name="the outputs that the requests hold")
+        check_equal(got, wanted, name=name)
+    check_equal(outputs, expected, name="what was returned, the outputs in the order of the requests")
 
 
 def test_task_4_requests_come_in_in_the_order_given(lab):
@@ -547,7 +548,11 @@ def test_task_4_one_prompt_is_computed_ahead_up_to_its_last_chunk(lab):
 
 def test_task_4_a_request_is_decoded_in_the_step_in_which_it_takes_its_slot(lab):
     request, lengths = new_request(lab, prompt_of(3), 4), []
-    generate(lab, ReadingModel(lab), [request], 2, 4, observe=lambda *_: lengths.append(request.num_generated))
+
+    def observe(slots: Any, prefill: Any) -> None:
+        lengths.append(request.num_generated)
+
+    generate(lab, ReadingModel(lab), [request], 2, 4, observe=observe)
     check_equal(lengths, [2, 3, 4], name="tokens of a single request after each step")
 
 
@@ -610,8 +615,8 @@ def test_task_4_a_request_given_twice_is_refused(lab):
     check_equal((model.runs, twice.output), ([], []), name="runs of the model, and the output")
     check_equal(long.error, None, name="the error of another request, which can't run")
     equal = [new_request(lab, prompt_of(3), 4) for _ in range(2)]
-    expected = [alone(prompt_of(3), 4)] * 2
-    check_equal(generate(lab, model, equal, 2, 4), expected, name="the outputs of two requests that are equal")
+    outputs = generate(lab, model, equal, 2, 4)
+    check_equal(outputs, [alone(prompt_of(3), 4)] * 2, name="the outputs of two requests with equal tokens")
 
 
 @pytest.mark.parametrize("place", [0, 2, 4], ids=["first", "in the middle", "last"])
