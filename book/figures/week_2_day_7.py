@@ -13,7 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from style import COLORS, PALE, new_figure, save
 
-from tiny_llm.batch import Request, batch_generate
+from tiny_llm.batch import Prefill, batch_generate
+from tiny_llm.request import Request
 from tiny_llm.static_batch import generate_static
 
 SLOTS, CHUNK = 3, 4
@@ -93,13 +94,12 @@ def continuous() -> Timeline:
     number = {request: i for i, request in enumerate(requests)}
     computed = dict.fromkeys(requests, 0)
 
-    def observe(slots: Sequence[Request | None], prefilling: Request | None) -> None:
+    def observe(slots: Sequence[Request | None], prefill: Prefill | None) -> None:
         line.decodes += [(slot, line.steps, number[r]) for slot, r in enumerate(slots) if r is not None]
-        if prefilling is not None and prefilling.computed > computed[prefilling]:
-            line.prefills.append((line.steps, number[prefilling]))
-            computed[prefilling] = prefilling.computed
-        elif prefilling is not None:
-            line.waits.append((line.steps, number[prefilling]))
+        if prefill is not None:
+            turn = line.prefills if prefill.computed > computed[prefill.request] else line.waits
+            turn.append((line.steps, number[prefill.request]))
+            computed[prefill.request] = prefill.computed
         line.steps += 1
 
     batch_generate(model, requests, SLOTS, CHUNK, observe)  # type: ignore[arg-type]
@@ -128,7 +128,7 @@ STYLES: dict[str, dict[str, Any]] = {
 
 
 def _timeline(ax: Axes, line: Timeline) -> None:
-    """A lane for the prompts, then one a slot; a cell a step, and the request's letter on each stretch of cells."""
+    """A lane for the prompts, then one per slot; a cell per step, the request's letter on each stretch of cells."""
     for slot in range(SLOTS):
         for step in range(line.steps):
             _cell(ax, slot + 1, step, "idle")

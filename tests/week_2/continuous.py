@@ -150,7 +150,7 @@ class Watch:
             )
             return
         due = before + 1 + (request is turn)
-        why = "in a slot and as the one being prefilled" if request is turn else "in a slot"
+        why = f"in a slot, and {'also' if request is turn else 'not'} as the one being prefilled"
         assert now == due, (
             f"{step} now, not {due}; the observer was shown it {why}. A last chunk brings one token, and each step "
             "decodes one for every busy slot"

@@ -611,7 +611,8 @@ def test_task_4_a_request_given_twice_is_refused(lab):
     model = ReadingModel(lab, max_positions=12)
     twice, long = new_request(lab, prompt_of(3), 4), new_request(lab, prompt_of(20), 4)
     name = "the same request given twice"
-    check_raises(ValueError, lambda: generate(lab, model, [twice, long, twice], 2, 4), name=name)
+    given, options = [twice, long, twice], {"observe": lambda *_: None}
+    check_raises(ValueError, lambda: generate(lab, model, given, 2, 4, **options), name=name)
     check_equal((model.runs, twice.output), ([], []), name="runs of the model, and the output")
     check_equal(long.error, None, name="the error of another request, which can't run")
     equal = [new_request(lab, prompt_of(3), 4) for _ in range(2)]
