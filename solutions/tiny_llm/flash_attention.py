@@ -1,7 +1,7 @@
 """Attention in tiles with the online softmax (Day 2.4): exact, and never an L × S array.
 
-Sources: Milakov and Gimelshein 2018, "Online normalizer calculation for softmax"; Dao et al. 2022, "FlashAttention", in
-the order of Dao 2023, "FlashAttention-2": queries outside, one division at the end.
+Sources: Milakov and Gimelshein 2018, "Online normalizer calculation for softmax"; Dao et al. 2022, "FlashAttention";
+and for the order, with queries outside and one division at the end, Dao 2023, "FlashAttention-2".
 """
 
 from __future__ import annotations
