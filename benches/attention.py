@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from side_by_side import HKV, LAYERS, D, H, RepeatsOption, ThreadsOption, Ways, implementation, medians, show
 
-from coursekit.programs.options import Dtype, ImplOption
 from coursekit.running.import_path import Impl
+from programs.options import Dtype, ImplOption
 
 if TYPE_CHECKING:
     from torch import Tensor

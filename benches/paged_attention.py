@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from side_by_side import HKV, LAYERS, D, H, RepeatsOption, ThreadsOption, Ways, implementation, medians, show
 
-from coursekit.programs.options import Dtype, ImplOption
-from coursekit.programs.paged import BLOCK_SIZE
 from coursekit.running.import_path import Impl
+from programs.engines import PAGE_SIZE
+from programs.options import Dtype, ImplOption
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -99,37 +99,37 @@ def _step(count: int, new: int, keys: int, dtype: Dtype, layers: int) -> tuple[K
     """Sequences of so many keys, the last of them new, in a pool of random numbers."""
     import torch
 
-    from tiny_llm.paged.allocator import BlockAllocator
-    from tiny_llm.paged.metadata import ForwardMeta
-    from tiny_llm.paged.pool import KvPool, blocks_for
+    from tiny_llm.paged.allocator import PageAllocator
+    from tiny_llm.paged.metadata import ForwardMeta, tables_of
+    from tiny_llm.paged.pool import KvPool, pages_for
     from tiny_llm.paged.sequence import PagedSequence
 
-    num_blocks = 1 + count * blocks_for(keys, BLOCK_SIZE)
+    num_pages = 1 + count * pages_for(keys, PAGE_SIZE)
     config: Any = SimpleNamespace(num_layers=layers, num_kv_heads=HKV, head_dim=D)
     pool, allocator = (
-        KvPool(config, num_blocks, BLOCK_SIZE, getattr(torch, dtype)),
-        BlockAllocator(num_blocks),
+        KvPool(config, num_pages, PAGE_SIZE, getattr(torch, dtype)),
+        PageAllocator(num_pages),
     )
     pool.keys.normal_()
     pool.values.normal_()
-    random.Random(33).shuffle(allocator.free_blocks)
-    sequences = [PagedSequence(allocator, BLOCK_SIZE) for _ in range(count)]
+    random.Random(33).shuffle(allocator.free_pages)
+    sequences = [PagedSequence(allocator, PAGE_SIZE) for _ in range(count)]
     for sequence in sequences:
         sequence.reserve(keys)
         sequence.advance(keys - new)
-    return pool, ForwardMeta.build(sequences, [new] * count)
+    return pool, ForwardMeta.build(tables_of(sequences), [keys - new] * count, [new] * count, PAGE_SIZE)
 
 
 def _gathered(query: Tensor, keys: Tensor, values: Tensor, meta: ForwardMeta) -> list[Tensor]:
     """Sequence by sequence, as the reference path does, with torch's fused attention."""
     from tiny_llm.kernels.paged_attention_auto import attend_fused
-    from tiny_llm.paged.pool import blocks_for
+    from tiny_llm.paged.pool import pages_for
 
     outs = []
     for row, (start, stop) in enumerate(pairwise(meta.starts)):
         kv_len = meta.kv_lens[row]
-        blocks = meta.block_table[row, : blocks_for(kv_len, BLOCK_SIZE)]
-        key, value = (pages[blocks].flatten(0, 1)[:kv_len] for pages in (keys, values))
+        numbers = meta.block_table[row, : pages_for(kv_len, PAGE_SIZE)]
+        key, value = (pages[numbers].flatten(0, 1)[:kv_len] for pages in (keys, values))
         outs.append(attend_fused(query[start:stop], key, value, SCALE, causal=True)[0])
     return outs
 

@@ -23,9 +23,9 @@ from rich.table import Table
 
 from coursekit.errors import CourseError
 from coursekit.paths import Course
-from coursekit.programs.implementation import explain_stubs
-from coursekit.programs.options import ImplOption
 from coursekit.running.import_path import Impl, choose_implementation
+from programs.implementation import explain_stubs
+from programs.options import ImplOption
 
 prange = numba.prange
 compiled = numba.njit(parallel=True, fastmath={"reassoc", "contract", "nsz"})

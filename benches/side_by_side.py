@@ -15,8 +15,8 @@ from rich.table import Table
 
 from coursekit.errors import CourseError
 from coursekit.paths import Course
-from coursekit.programs.implementation import explain_stubs
 from coursekit.running.import_path import Impl, choose_implementation
+from programs.implementation import explain_stubs
 
 H, HKV, D, LAYERS = 9, 3, 64, 30
 """The heads and layers of SmolLM2-135M."""

@@ -15,7 +15,7 @@ STAGES = (
     ("S9", "documents", "4.5", "many documents, each cached for itself"),
     ("S10", "served", "4.6", "an API that streams, and a server behind it"),
 )
-WEEK_COLOURS = {"1": "blue", "2": "green", "3": "orange", "4": "purple"}
+WEEK_COLORS = {"1": "blue", "2": "green", "3": "orange", "4": "purple"}
 STEP = 0.37
 
 
@@ -25,16 +25,16 @@ def draw() -> None:
     for index, (number, name, day, gain) in enumerate(STAGES):
         y = 0.15 + index * STEP
         x = 1.0 + 0.115 * index
-        colour = WEEK_COLOURS[day[0]]
-        box(ax, x, y, 1.62, STEP - 0.07, colour=colour)
-        label(ax, x + 0.1, y + 0.15, number, colour=colour, align="left", bold=True)
+        color = WEEK_COLORS[day[0]]
+        box(ax, x, y, 1.62, STEP - 0.07, color=color)
+        label(ax, x + 0.1, y + 0.15, number, color=color, align="left", bold=True)
         label(ax, x + 0.47, y + 0.15, name, align="left")
-        label(ax, x + 1.72, y + 0.15, gain, colour="ink", align="left", size=8.5)
-        label(ax, 0.22, y + 0.15, f"Day {day}", colour="muted", align="left", size=8.5)
+        label(ax, x + 1.72, y + 0.15, gain, color="ink", align="left", size=8.5)
+        label(ax, 0.22, y + 0.15, f"Day {day}", color="muted", align="left", size=8.5)
     top = height - 0.42
     title = "The same tokens on every rung; what changes is the speed, and for how many requests"
     label(ax, 0.22, top, title, align="left", bold=True)
-    arrow(ax, (0.1, 0.2), (0.1, top - 0.25), colour="muted")
+    arrow(ax, (0.1, 0.2), (0.1, top - 0.25), color="muted")
     save(fig, "preface_stages")
 
 

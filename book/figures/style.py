@@ -28,8 +28,8 @@ FOLDER_VARIABLE = "TINY_LLM_FIGURES"
 
 sys.path.insert(0, str(ROOT / "solutions"))
 
-# One dark tone a series, told apart by those who see few colours too, and a pale one of it for fills.
-COLOURS = {
+# One dark tone per series, which readers who see few colors can tell apart, too, and a pale tone of each for fills.
+COLORS = {
     "ink": "#22272e",
     "muted": "#66707a",
     "line": "#c9cfd4",
@@ -57,32 +57,32 @@ SERIES = ("blue", "orange", "green", "purple", "red", "yellow")
 
 SETTINGS: dict[str, Any] = {
     "axes.axisbelow": True,
-    "axes.edgecolor": COLOURS["muted"],
-    "axes.facecolor": COLOURS["paper"],
+    "axes.edgecolor": COLORS["muted"],
+    "axes.facecolor": COLORS["paper"],
     "axes.grid": False,
-    "axes.labelcolor": COLOURS["ink"],
+    "axes.labelcolor": COLORS["ink"],
     "axes.labelsize": 9,
-    "axes.prop_cycle": cycler(color=[COLOURS[name] for name in SERIES]),
+    "axes.prop_cycle": cycler(color=[COLORS[name] for name in SERIES]),
     "axes.spines.right": False,
     "axes.spines.top": False,
     "axes.titlelocation": "left",
     "axes.titlesize": 10,
     "axes.titleweight": "bold",
-    "figure.facecolor": COLOURS["paper"],
+    "figure.facecolor": COLORS["paper"],
     "font.family": "DejaVu Sans",
     "font.size": 9,
-    "grid.color": COLOURS["line"],
+    "grid.color": COLORS["line"],
     "legend.fontsize": 8.5,
     "legend.frameon": False,
     "lines.linewidth": 1.8,
-    "savefig.facecolor": COLOURS["paper"],
+    "savefig.facecolor": COLORS["paper"],
     # Text as paths looks the same on every machine; the salt makes the ids of one drawing the same each time.
     "svg.fonttype": "path",
     "svg.hashsalt": "tiny-llm",
-    "text.color": COLOURS["ink"],
-    "xtick.color": COLOURS["muted"],
+    "text.color": COLORS["ink"],
+    "xtick.color": COLORS["muted"],
     "xtick.labelsize": 8.5,
-    "ytick.color": COLOURS["muted"],
+    "ytick.color": COLORS["muted"],
     "ytick.labelsize": 8.5,
 }
 mpl.rcdefaults()
@@ -116,7 +116,7 @@ def box(
     height: float,
     text: str = "",
     *,
-    colour: str = "blue",
+    color: str = "blue",
     dashed: bool = False,
     size: float = 9,
     mono: bool = False,
@@ -129,8 +129,8 @@ def box(
             width,
             height,
             boxstyle="round,pad=0,rounding_size=0.06",
-            facecolor=PALE[colour],
-            edgecolor=COLOURS[colour],
+            facecolor=PALE[color],
+            edgecolor=COLORS[color],
             linewidth=1.1,
             linestyle=(0, (4, 2.5)) if dashed else "-",
         )
@@ -154,13 +154,13 @@ def label(
     y: float,
     text: str,
     *,
-    colour: str = "ink",
+    color: str = "ink",
     size: float = 9,
     align: str = "center",
     mono: bool = False,
     bold: bool = False,
 ) -> None:
-    """Text at (`x`, `y`), centred upwards and downwards; `align` is "left", "center" or "right"."""
+    """Text at (`x`, `y`), centered upwards and downwards; `align` is "left", "center" or "right"."""
     ax.text(
         x,
         y,
@@ -168,7 +168,7 @@ def label(
         ha=align,
         va="center",
         size=size,
-        color=COLOURS[colour],
+        color=COLORS[color],
         family=MONOSPACE if mono else None,
         weight="bold" if bold else None,
         linespacing=1.35,
@@ -180,7 +180,7 @@ def arrow(
     start: tuple[float, float],
     end: tuple[float, float],
     *,
-    colour: str = "muted",
+    color: str = "muted",
     bend: float = 0.0,
     both: bool = False,
     dashed: bool = False,
@@ -195,7 +195,7 @@ def arrow(
             shrinkA=0,
             shrinkB=0,
             linewidth=1.2,
-            color=COLOURS[colour],
+            color=COLORS[color],
             linestyle=(0, (3, 2)) if dashed else "-",
             connectionstyle=f"arc3,rad={bend}",
         )
@@ -209,28 +209,26 @@ def matrix(
     texts: Sequence[Sequence[str]] | None = None,
     row_labels: Sequence[str] = (),
     col_labels: Sequence[str] = (),
-    colour: str = "blue",
+    color: str = "blue",
     fills: Sequence[Sequence[str]] | None = None,
     size: float = 9,
 ) -> None:
     """A small grid of numbers, first row on top, whose cells are the darker the greater the value.
 
     `values` is [rows, cols]; a value that isn't finite gets no tint. `texts` are the words in the cells (by
-    default the values with two places); `fills` names a colour a cell instead ("" for none).
+    default the values with two places); `fills` names a color per cell instead ("" for none).
     """
     rows, cols = values.shape
     finite = np.isfinite(values)
     top = float(np.abs(values[finite]).max()) if finite.any() else 1.0
-    ramp = mpl.colors.LinearSegmentedColormap.from_list(
-        "ramp", [COLOURS["paper"], PALE[colour], COLOURS[colour]]
-    )
+    ramp = mpl.colors.LinearSegmentedColormap.from_list("ramp", [COLORS["paper"], PALE[color], COLORS[color]])
     for r in range(rows):
         for c in range(cols):
             tint = abs(float(values[r, c])) / (top or 1.0) * 0.75 if finite[r, c] else 0.0
-            face = ramp(tint) if fills is None else PALE[fills[r][c]] if fills[r][c] else COLOURS["paper"]
-            ax.add_patch(Rectangle((c, r), 1, 1, facecolor=face, edgecolor=COLOURS["line"], linewidth=0.8))
+            face = ramp(tint) if fills is None else PALE[fills[r][c]] if fills[r][c] else COLORS["paper"]
+            ax.add_patch(Rectangle((c, r), 1, 1, facecolor=face, edgecolor=COLORS["line"], linewidth=0.8))
             words = texts[r][c] if texts is not None else f"{values[r, c]:.2f}"
-            ink = "#ffffff" if fills is None and tint > 0.62 else COLOURS["ink"]
+            ink = "#ffffff" if fills is None and tint > 0.62 else COLORS["ink"]
             ax.text(c + 0.5, r + 0.5, words, ha="center", va="center", size=size, color=ink)
     ax.set(xlim=(0, cols), ylim=(rows, 0), aspect="equal")
     ax.set_xticks([c + 0.5 for c in range(len(col_labels))], col_labels)

@@ -3,7 +3,7 @@
 import torch
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
-from style import COLOURS, PALE, arrow, box, diagram, label, save
+from style import COLORS, PALE, arrow, box, diagram, label, save
 
 from tiny_llm.attention import scaled_dot_product_attention, softmax
 
@@ -54,7 +54,7 @@ def _grid(
     rows: list[list[float]],
     name: str,
     form: str,
-    colour: str,
+    color: str,
     width: float = ROW,
     below: bool = False,
 ) -> None:
@@ -62,9 +62,9 @@ def _grid(
     for r, row in enumerate(rows):
         for c, number in enumerate(row):
             corner = (x + c * width, top - (r + 1) * ROW)
-            face = PALE[colour] if number else COLOURS["paper"]
+            face = PALE[color] if number else COLORS["paper"]
             ax.add_patch(
-                Rectangle(corner, width, ROW, facecolor=face, edgecolor=COLOURS[colour], linewidth=0.7)
+                Rectangle(corner, width, ROW, facecolor=face, edgecolor=COLORS[color], linewidth=0.7)
             )
             label(ax, corner[0] + width / 2, corner[1] + ROW / 2, form.format(number), size=8.5)
     middle = x + len(rows[0]) * width / 2
@@ -94,7 +94,7 @@ def _draw_shapes() -> None:
         1.02,
         3.44,
         "in each head:\n\nscores\n[L, S]\n\nsoftmax\nover S\n\n× values",
-        colour="purple",
+        color="purple",
     )
     _right_side(ax)
     save(fig, "week_1_day_1_heads")
@@ -102,30 +102,30 @@ def _draw_shapes() -> None:
 
 def _right_side(ax: Axes) -> None:
     """From the heads' outputs down to the layer's output."""
-    top, centre, bottom = 3.02, 1.74, 0.46
+    top, center, bottom = 3.02, 1.74, 0.46
     arrow(ax, (5.68, top + 0.22), (5.98, top + 0.22))
     _heads(ax, 6.03, top, 2)
     label(ax, 6.5, top - 0.15, "[B, H, L, D]", size=8, mono=True)
-    arrow(ax, (6.5, top - 0.27), (6.5, centre + 0.5))
-    label(ax, 6.57, (top + centre + 0.23) / 2, "merge", align="left", size=8.5)
-    _stripes(ax, 6.05, centre, 2)
-    label(ax, 6.5, centre - 0.15, "[B, L, H·D]", size=8, mono=True)
-    arrow(ax, (6.5, centre - 0.27), (6.5, bottom + 0.5))
-    label(ax, 6.57, (centre + bottom + 0.23) / 2, "linear", align="left", size=8.5)
+    arrow(ax, (6.5, top - 0.27), (6.5, center + 0.5))
+    label(ax, 6.57, (top + center + 0.23) / 2, "merge", align="left", size=8.5)
+    _stripes(ax, 6.05, center, 2)
+    label(ax, 6.5, center - 0.15, "[B, L, H·D]", size=8, mono=True)
+    arrow(ax, (6.5, center - 0.27), (6.5, bottom + 0.5))
+    label(ax, 6.57, (center + bottom + 0.23) / 2, "linear", align="left", size=8.5)
     _sheet(ax, 6.07, bottom, 2, 0.85, "muted")
     label(ax, 6.5, bottom - 0.15, "[B, L, E]", size=8, mono=True)
 
 
-def _sheet(ax: Axes, x: float, y: float, tokens: int, width: float, colour: str, text: str = "") -> None:
-    """A matrix with one row a token."""
+def _sheet(ax: Axes, x: float, y: float, tokens: int, width: float, color: str, text: str = "") -> None:
+    """A matrix with one row per token."""
     for t in range(tokens):
         ax.add_patch(
             Rectangle(
                 (x, y + t * 0.22),
                 width,
                 0.22,
-                facecolor=PALE[colour],
-                edgecolor=COLOURS[colour],
+                facecolor=PALE[color],
+                edgecolor=COLORS[color],
                 linewidth=0.7,
             )
         )
@@ -134,14 +134,14 @@ def _sheet(ax: Axes, x: float, y: float, tokens: int, width: float, colour: str,
 
 def _stripes(ax: Axes, x: float, y: float, tokens: int) -> None:
     """Three heads side by side in the rows of one matrix."""
-    for h, colour in enumerate(HEADS):
-        _sheet(ax, x + h * STRIPE, y, tokens, STRIPE, colour, f"{h}")
+    for h, color in enumerate(HEADS):
+        _sheet(ax, x + h * STRIPE, y, tokens, STRIPE, color, f"{h}")
 
 
 def _heads(ax: Axes, x: float, y: float, tokens: int) -> None:
     """Three heads as matrices of their own."""
-    for h, colour in enumerate(HEADS):
-        _sheet(ax, x + h * (STRIPE + 0.05), y, tokens, STRIPE - 0.04, colour, f"{h}")
+    for h, color in enumerate(HEADS):
+        _sheet(ax, x + h * (STRIPE + 0.05), y, tokens, STRIPE - 0.04, color, f"{h}")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from matplotlib.axes import Axes
 from matplotlib.patches import Circle
-from style import COLOURS, PALE, arrow, box, diagram, label, new_figure, save
+from style import COLORS, PALE, arrow, box, diagram, label, new_figure, save
 
 from tiny_llm.weights import load_weights
 
@@ -39,10 +39,10 @@ def _draw_block() -> None:
     _branch(ax, 4.85, MLP, "x, with attention added")
     bottom = _bottom(ATTENTION)
     path = ([0.3, 0.3, 4.5, 4.5], [bottom - 0.13, bottom - 0.3, bottom - 0.3, ENTRY])
-    ax.plot(*path, color=COLOURS["ink"], linewidth=2.6)
-    arrow(ax, (4.5, ENTRY), (4.72, ENTRY), colour="ink")
-    arrow(ax, (4.85, _bottom(MLP) - 0.13), (4.85, _bottom(MLP) - 0.5), colour="ink")
-    label(ax, 5.0, _bottom(MLP) - 0.46, "to the next block", align="left", colour="muted", size=8.5)
+    ax.plot(*path, color=COLORS["ink"], linewidth=2.6)
+    arrow(ax, (4.5, ENTRY), (4.72, ENTRY), color="ink")
+    arrow(ax, (4.85, _bottom(MLP) - 0.13), (4.85, _bottom(MLP) - 0.5), color="ink")
+    label(ax, 5.0, _bottom(MLP) - 0.46, "to the next block", align="left", color="muted", size=8.5)
     save(fig, "week_1_day_5_block")
 
 
@@ -55,19 +55,19 @@ def _branch(ax: Axes, x: float, steps: tuple[tuple[str, str, str], ...], entry: 
     """The stream at `x`, and to its right the steps that work on a copy of it."""
     bottom = _bottom(steps)
     label(ax, x, ENTRY, entry, align="left", bold=True, size=8.5)
-    ax.plot([x, x], [ENTRY - 0.13, bottom + 0.13], color=COLOURS["ink"], linewidth=2.6, solid_capstyle="butt")
+    ax.plot([x, x], [ENTRY - 0.13, bottom + 0.13], color=COLORS["ink"], linewidth=2.6, solid_capstyle="butt")
     arrow(ax, (x, TOP - 0.02), (x + 0.3, TOP - 0.02))
-    for index, (name, shape, colour) in enumerate(steps):
+    for index, (name, shape, color) in enumerate(steps):
         y = TOP - index * STEP - TALL / 2
-        box(ax, x + 0.3, y, 1.3, TALL, name, colour=colour, size=8.5, bold=colour == "red")
-        label(ax, x + 1.04, y - (STEP - TALL) / 2, shape, align="left", size=8, colour="muted")
+        box(ax, x + 0.3, y, 1.3, TALL, name, color=color, size=8.5, bold=color == "red")
+        label(ax, x + 1.04, y - (STEP - TALL) / 2, shape, align="left", size=8, color="muted")
         if index:
             arrow(ax, (x + 0.95, y + STEP), (x + 0.95, y + TALL))
     ax.plot(
-        [x + 0.95, x + 0.95], [bottom + STEP - TALL / 2 + 0.02, bottom], color=COLOURS["muted"], linewidth=1.2
+        [x + 0.95, x + 0.95], [bottom + STEP - TALL / 2 + 0.02, bottom], color=COLORS["muted"], linewidth=1.2
     )
     arrow(ax, (x + 0.95, bottom), (x + 0.14, bottom))
-    plus = Circle((x, bottom), 0.13, facecolor=PALE["yellow"], edgecolor=COLOURS["yellow"], linewidth=1.1)
+    plus = Circle((x, bottom), 0.13, facecolor=PALE["yellow"], edgecolor=COLORS["yellow"], linewidth=1.1)
     ax.add_patch(plus)
     label(ax, x, bottom, "+", bold=True, size=11)
 
@@ -88,10 +88,10 @@ def _draw_parameters() -> None:
     fig, ax = new_figure(height=1.75)
     for row, head_rows in ((1, PROMPT), (0, 1)):
         left = 0.0
-        for name, (colour, size) in parts.items():
+        for name, (color, size) in parts.items():
             rows = head_rows if name == "head" else PROMPT
             share = 100 * size * rows / (whole * PROMPT)
-            ax.barh(row, share, left=left, height=0.6, facecolor=PALE[colour], edgecolor=COLOURS[colour])
+            ax.barh(row, share, left=left, height=0.6, facecolor=PALE[color], edgecolor=COLORS[color])
             text = f"{name} {share:.0f} %" if share > 5 else f"{name} {share:.1f} %"
             inside = share > 5
             ax.text(

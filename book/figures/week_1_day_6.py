@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
-from style import COLOURS, PALE, new_figure, save
+from style import COLORS, PALE, new_figure, save
 
 from tiny_llm.generate import generate_recompute
 
@@ -50,14 +50,14 @@ def _calls(ax: Axes) -> None:
     for call, rows in enumerate(count_rows(SMALL_PROMPT, SMALL_OUTPUT)):
         for place in range(rows):
             again = place < known
-            colour = "orange" if again else "blue"
+            color = "orange" if again else "blue"
             ax.add_patch(
                 Rectangle(
                     (place, call),
                     1,
                     1,
-                    facecolor=PALE[colour],
-                    edgecolor=COLOURS[colour],
+                    facecolor=PALE[color],
+                    edgecolor=COLORS[color],
                     linewidth=0.8,
                     hatch="///" if again else None,
                 )
@@ -75,8 +75,8 @@ def _calls(ax: Axes) -> None:
     ax.set_yticks([i + 0.5 for i in calls], [str(i + 1) for i in calls])
     ax.tick_params(length=0)
     handles = [
-        Rectangle((0, 0), 1, 1, facecolor=PALE["blue"], edgecolor=COLOURS["blue"]),
-        Rectangle((0, 0), 1, 1, facecolor=PALE["orange"], edgecolor=COLOURS["orange"], hatch="///"),
+        Rectangle((0, 0), 1, 1, facecolor=PALE["blue"], edgecolor=COLORS["blue"]),
+        Rectangle((0, 0), 1, 1, facecolor=PALE["orange"], edgecolor=COLORS["orange"], hatch="///"),
     ]
     ax.legend(handles, ["the first time", "again"], loc="upper right", handlelength=1.2)
 
@@ -84,8 +84,8 @@ def _calls(ax: Axes) -> None:
 def _totals(ax: Axes) -> None:
     rows = count_rows(PROMPT, OUTPUT)
     tokens = range(1, OUTPUT + 1)
-    ax.plot(tokens, torch.tensor(rows).cumsum(0).tolist(), color=COLOURS["orange"])
-    ax.plot(tokens, rows, color=COLOURS["blue"], linestyle=(0, (4, 2)))
+    ax.plot(tokens, torch.tensor(rows).cumsum(0).tolist(), color=COLORS["orange"])
+    ax.plot(tokens, rows, color=COLORS["blue"], linestyle=(0, (4, 2)))
     total = sum(rows)
     ax.annotate(
         f"all over again: {total:,}", (OUTPUT, total), (-6, 0), textcoords="offset points", ha="right"

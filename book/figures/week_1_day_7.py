@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 from matplotlib.axes import Axes
-from style import COLOURS, PALE, new_figure, save
+from style import COLORS, PALE, new_figure, save
 
 from tiny_llm.model import Transformer
 from tiny_llm.sampler import keep_min_p, keep_top_k, keep_top_p
@@ -38,7 +38,7 @@ def _distribution(ax: Axes, logits: torch.Tensor, tokenizer: Tokenizer) -> None:
     values, ids = torch.softmax(logits, dim=0).topk(SHOWN)
     # Three places, so that the picture doesn't depend on how a processor rounds.
     heights = [max(round(value, 3), 0.001) for value in values.tolist()]
-    ax.bar(range(SHOWN), heights, width=0.8, color=PALE["ink"], edgecolor=COLOURS["muted"], linewidth=0.7)
+    ax.bar(range(SHOWN), heights, width=0.8, color=PALE["ink"], edgecolor=COLORS["muted"], linewidth=0.7)
     ax.set_yscale("log")
     ax.set(ylim=(8e-4, 16), xlim=(-0.8, SHOWN + 0.8))
     ax.set_yticks([0.001, 0.01, 0.1, 1], ["0.001", "0.01", "0.1", "1"])
@@ -46,28 +46,28 @@ def _distribution(ax: Axes, logits: torch.Tensor, tokenizer: Tokenizer) -> None:
     names = [tokenizer.decode([i]).strip() or "␣" for i in ids.tolist()]
     ax.set_xticks(range(SHOWN), names, rotation=90, size=8)
     ax.tick_params(axis="x", length=0)
-    for row, (name, keep, value, colour, style) in enumerate(FILTERS):
+    for row, (name, keep, value, color, style) in enumerate(FILTERS):
         kept = int(torch.isfinite(keep(logits, value)).sum())
-        _reach(ax, 6.5 / 2.25**row, kept, f"{name} keeps {kept}", COLOURS[colour], style)
+        _reach(ax, 6.5 / 2.25**row, kept, f"{name} keeps {kept}", COLORS[color], style)
 
 
-def _reach(ax: Axes, height: float, kept: int, text: str, colour: str, style: Any) -> None:
+def _reach(ax: Axes, height: float, kept: int, text: str, color: str, style: Any) -> None:
     """A line over the tokens that are kept, with an arrow where they go on beyond the picture."""
     end = min(kept - 0.5, SHOWN + 0.8)
-    ax.plot([-0.5, end], [height, height], color=colour, linewidth=2.2)
+    ax.plot([-0.5, end], [height, height], color=color, linewidth=2.2)
     ax.text(
         -0.4,
         height * 1.12,
         text,
-        color=colour,
+        color=color,
         va="bottom",
         size=8.5,
-        bbox={"facecolor": COLOURS["paper"], "edgecolor": "none", "pad": 0.6},
+        bbox={"facecolor": COLORS["paper"], "edgecolor": "none", "pad": 0.6},
     )
     if kept <= SHOWN:
-        ax.plot([end, end], [8e-4, height], color=colour, linestyle=style, linewidth=1.3)
+        ax.plot([end, end], [8e-4, height], color=color, linestyle=style, linewidth=1.3)
     else:
-        ax.annotate("", (end, height), (end - 1, height), arrowprops={"arrowstyle": "-|>", "color": colour})
+        ax.annotate("", (end, height), (end - 1, height), arrowprops={"arrowstyle": "-|>", "color": color})
 
 
 if __name__ == "__main__":

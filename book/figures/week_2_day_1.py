@@ -3,7 +3,7 @@
 import torch
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
-from style import COLOURS, PALE, new_figure, save
+from style import COLORS, PALE, new_figure, save
 
 from tiny_llm.kv_cache import FullKvCache
 
@@ -76,13 +76,13 @@ def _cell(ax: Axes, place: int, line: int, kind: str) -> None:
 
 
 def _patch(x: float, y: float, kind: str) -> Rectangle:
-    colour = {"new": "blue", "old": "green", "copied": "orange", "unused": "line"}[kind]
+    color = {"new": "blue", "old": "green", "copied": "orange", "unused": "line"}[kind]
     return Rectangle(
         (x, y + 0.1),
         1,
         0.8,
-        facecolor=COLOURS["paper"] if kind == "unused" else PALE[colour],
-        edgecolor=COLOURS[colour],
+        facecolor=COLORS["paper"] if kind == "unused" else PALE[color],
+        edgecolor=COLORS[color],
         linewidth=0.9,
         linestyle=(0, (2, 2)) if kind == "unused" else "-",
         hatch={"copied": "////", "new": "..."}.get(kind),
@@ -95,8 +95,8 @@ def _copies(ax: Axes) -> None:
     for _ in range(TOKENS):
         copied.append(copied[-1] + append(cache, 1))
     lengths = range(TOKENS + 1)
-    ax.plot(lengths, [n * (n - 1) / 2 for n in lengths], color=COLOURS["orange"])
-    ax.plot(lengths, copied, color=COLOURS["blue"], linestyle=(0, (4, 2)))
+    ax.plot(lengths, [n * (n - 1) / 2 for n in lengths], color=COLORS["orange"])
+    ax.plot(lengths, copied, color=COLORS["blue"], linestyle=(0, (4, 2)))
     ax.set_yscale("symlog", linthresh=100)
     ax.set(xlabel="tokens appended one by one", ylabel="tokens copied in all", xlim=(0, 1030))
     ax.set_ylim(0, 3e6)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
-from style import COLOURS, MONOSPACE, PALE, arrow, box, diagram, label, new_figure, save
+from style import COLORS, MONOSPACE, PALE, arrow, box, diagram, label, new_figure, save
 
 from tiny_llm.quantize import dequantize, quantize, unpack_nibbles
 from tiny_llm.weights import load_weights
@@ -31,19 +31,19 @@ def draw_example() -> None:
         return left + unit * level
 
     label(ax, across(7.5), 2.95, "weights, and the 16 levels from −1 in steps of 0.25", size=9)
-    ax.plot([across(0), across(15)], [2.15, 2.15], color=COLOURS["muted"], linewidth=1)
+    ax.plot([across(0), across(15)], [2.15, 2.15], color=COLORS["muted"], linewidth=1)
     for level in range(16):
         used = level in codes
-        ax.plot([across(level)] * 2, [2.09, 2.21], color=COLOURS["ink" if used else "line"], linewidth=1.4)
-        label(ax, across(level), 1.93, str(level), size=8.5, colour="ink" if used else "muted", bold=used)
+        ax.plot([across(level)] * 2, [2.09, 2.21], color=COLORS["ink" if used else "line"], linewidth=1.4)
+        label(ax, across(level), 1.93, str(level), size=8.5, color="ink" if used else "muted", bold=used)
     for place, (weight, code) in enumerate(zip(EXAMPLE, codes, strict=True)):
-        colour = "blue" if place < 4 else "orange"
+        color = "blue" if place < 4 else "orange"
         height = 2.62 if place != 3 else 2.42
         start = (across((weight + 1) / 0.25), height - 0.04)
-        ax.plot(*start, marker="o" if place < 4 else "s", color=COLOURS[colour], markersize=5)
-        arrow(ax, start, (across(code), 2.22), colour=colour)
+        ax.plot(*start, marker="o" if place < 4 else "s", color=COLORS[color], markersize=5)
+        arrow(ax, start, (across(code), 2.22), color=color)
         offset = {2: -0.1, 3: 0.2}.get(place, 0.0)
-        label(ax, start[0] + offset, height + 0.11, f"{weight:g}".replace("-", "−"), size=8, colour=colour)
+        label(ax, start[0] + offset, height + 0.11, f"{weight:g}".replace("-", "−"), size=8, color=color)
     _draw_bytes(ax, quantized.nibbles.flatten().tolist(), codes)
     save(fig, "week_2_day_2")
 
@@ -52,24 +52,22 @@ def _draw_bytes(ax: Axes, stored: list[int], codes: list[int]) -> None:
     half = len(codes) // 2
     for place, code in enumerate(codes):
         x = 0.45 + 0.4 * place
-        box(ax, x, 1.12, 0.34, 0.3, str(code), colour="blue" if place < half else "orange", size=9, mono=True)
+        box(ax, x, 1.12, 0.34, 0.3, str(code), color="blue" if place < half else "orange", size=9, mono=True)
     label(ax, 0.45 + 0.4 * half - 0.03, 1.58, "the eight codes: first half, second half", size=8.5)
     for j, byte in enumerate(stored):
         x = 0.45 + 0.8 * j
-        for side, colour in enumerate(("orange", "blue")):
+        for side, color in enumerate(("orange", "blue")):
             ax.add_patch(
-                Rectangle(
-                    (x + 0.34 * side, 0.42), 0.34, 0.3, facecolor=PALE[colour], edgecolor=COLOURS[colour]
-                )
+                Rectangle((x + 0.34 * side, 0.42), 0.34, 0.3, facecolor=PALE[color], edgecolor=COLORS[color])
             )
             digit = f"{byte:02X}"[side]
             ax.text(x + 0.34 * side + 0.17, 0.57, digit, ha="center", va="center", size=9, family=MONOSPACE)
-        arrow(ax, (0.62 + 0.4 * j, 1.1), (x + 0.51, 0.74), colour="blue")
-        arrow(ax, (0.62 + 0.4 * (half + j), 1.1), (x + 0.17, 0.74), colour="orange")
-        label(ax, x + 0.34, 0.28, f"byte {j}", size=8, colour="muted")
-    label(ax, 4.1, 0.57, "high nibble | low nibble, in hexadecimal", size=8.5, align="left", colour="muted")
-    box(ax, 4.1, 1.06, 1.25, 0.42, "scale 0.25\nfloat16", colour="green", size=8.5)
-    box(ax, 5.5, 1.06, 1.25, 0.42, "minimum −1\nfloat16", colour="green", size=8.5)
+        arrow(ax, (0.62 + 0.4 * j, 1.1), (x + 0.51, 0.74), color="blue")
+        arrow(ax, (0.62 + 0.4 * (half + j), 1.1), (x + 0.17, 0.74), color="orange")
+        label(ax, x + 0.34, 0.28, f"byte {j}", size=8, color="muted")
+    label(ax, 4.1, 0.57, "high nibble | low nibble, in hexadecimal", size=8.5, align="left", color="muted")
+    box(ax, 4.1, 1.06, 1.25, 0.42, "scale 0.25\nfloat16", color="green", size=8.5)
+    box(ax, 5.5, 1.06, 1.25, 0.42, "minimum −1\nfloat16", color="green", size=8.5)
 
 
 def draw_costs() -> None:
@@ -94,7 +92,7 @@ def _draw_errors(ax: Axes, rows: torch.Tensor) -> None:
         quantized = quantize(rows, size)
         bits.append(8 * quantized.nbytes / rows.numel())
         errors.append(float((dequantize(quantized) - rows).norm() / rows.norm()) * 100)
-    ax.plot(bits, errors, color=COLOURS["blue"], marker="o")
+    ax.plot(bits, errors, color=COLORS["blue"], marker="o")
     for size, x, y in zip(GROUP_SIZES, bits, errors, strict=True):
         ax.annotate(f"G = {size}", (x, y), (7, 3), textcoords="offset points", size=8.5)
     ax.set(xlabel="bits a weight, scale and minimum included", ylabel="error, % of the weights' size")
@@ -104,14 +102,14 @@ def _draw_errors(ax: Axes, rows: torch.Tensor) -> None:
 def _draw_memory(ax: Axes, blocks: int, embedding: int, in_4_bits: int) -> None:
     bars = {"float32": (4 * blocks, 4 * embedding), "4 bits": (in_4_bits - 4 * embedding, 4 * embedding)}
     for place, (inner, outer) in zip((0.0, 1.35), bars.values(), strict=True):
-        ax.bar(place, inner / 1e6, 0.55, color=PALE["blue"], edgecolor=COLOURS["blue"])
+        ax.bar(place, inner / 1e6, 0.55, color=PALE["blue"], edgecolor=COLORS["blue"])
         ax.bar(
             place,
             outer / 1e6,
             0.55,
             bottom=inner / 1e6,
             color=PALE["orange"],
-            edgecolor=COLOURS["orange"],
+            edgecolor=COLORS["orange"],
             hatch="///",
         )
         ax.text(place + 0.32, inner / 2e6, f"blocks {inner / 1e6:.0f}", va="center", size=8.5)

@@ -5,7 +5,7 @@ from unittest import mock
 import torch
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
-from style import COLOURS, PALE, new_figure, save
+from style import COLORS, PALE, new_figure, save
 
 from tiny_llm import flash_attention as flash
 
@@ -34,9 +34,9 @@ def draw() -> None:
     draw_tiles(chunk, 6, 15, 3, 4)
     chunk.legend(
         handles=[
-            Rectangle((0, 0), 1, 1, facecolor=PALE["blue"], edgecolor=COLOURS["blue"]),
-            Rectangle((0, 0), 1, 1, facecolor=PALE["orange"], edgecolor=COLOURS["orange"], hatch="///"),
-            Rectangle((0, 0), 1, 1, facecolor=COLOURS["paper"], edgecolor=COLOURS["line"]),
+            Rectangle((0, 0), 1, 1, facecolor=PALE["blue"], edgecolor=COLORS["blue"]),
+            Rectangle((0, 0), 1, 1, facecolor=PALE["orange"], edgecolor=COLORS["orange"], hatch="///"),
+            Rectangle((0, 0), 1, 1, facecolor=COLORS["paper"], edgecolor=COLORS["line"]),
         ],
         labels=["computed, without a mask", "computed, with a mask", "hidden, not computed"],
         loc="upper left",
@@ -51,10 +51,10 @@ def draw_tiles(ax: Axes, L: int, S: int, query_tile: int, key_tile: int) -> None
         for left in range(0, S, key_tile):
             width, height = min(key_tile, S - left), min(query_tile, L - first)
             ax.add_patch(
-                Rectangle((left, first), width, height, facecolor=COLOURS["paper"], edgecolor=COLOURS["line"])
+                Rectangle((left, first), width, height, facecolor=COLORS["paper"], edgecolor=COLORS["line"])
             )
     for number, (queries, keys, masked) in enumerate(computed_tiles(L, S, query_tile, key_tile), start=1):
-        colour = "orange" if masked else "blue"
+        color = "orange" if masked else "blue"
         width, height = keys.stop - keys.start, queries.stop - queries.start
         corner = (keys.start + 0.06, queries.start + 0.06)
         ax.add_patch(
@@ -62,14 +62,14 @@ def draw_tiles(ax: Axes, L: int, S: int, query_tile: int, key_tile: int) -> None
                 corner,
                 width - 0.12,
                 height - 0.12,
-                facecolor=PALE[colour],
-                edgecolor=COLOURS[colour],
+                facecolor=PALE[color],
+                edgecolor=COLORS[color],
                 linewidth=1.1,
                 hatch="///" if masked else None,
             )
         )
         # Bottom left is a place that the causal rule never hides within a tile that is computed.
-        plate = {"boxstyle": "round,pad=0.15", "facecolor": PALE[colour], "edgecolor": "none"}
+        plate = {"boxstyle": "round,pad=0.15", "facecolor": PALE[color], "edgecolor": "none"}
         number_place = (keys.start + 0.5, queries.stop - 0.5)
         ax.text(*number_place, str(number), ha="center", va="center", size=10, bbox=plate)
     draw_edge(ax, L, S)
@@ -89,7 +89,7 @@ def draw_edge(ax: Axes, L: int, S: int) -> None:
     for i in range(L):
         xs += [S - L + i + 1] * 2
         ys += [i, i + 1]
-    ax.plot(xs, ys, color=COLOURS["ink"], linewidth=1.6, clip_on=False)
+    ax.plot(xs, ys, color=COLORS["ink"], linewidth=1.6, clip_on=False)
 
 
 if __name__ == "__main__":

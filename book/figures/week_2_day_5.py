@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from matplotlib.axes import Axes
-from style import COLOURS, arrow, box, diagram, new_figure, save
+from style import COLORS, arrow, box, diagram, new_figure, save
 
 H, HKV, D = 9, 3, 64  # SmolLM2-135M
 ARITHMETIC = 300.0  # GFLOP/s of both cores
@@ -40,24 +40,24 @@ def _roofline() -> None:
     low, ridge, high = 0.2, ARITHMETIC / MEMORY, 1500.0
     _line(ax, (low, ridge, high), "ink", "-")
     ax.plot(
-        (LOOPS / MEMORY, high), (LOOPS, LOOPS), color=COLOURS["muted"], linestyle=(0, (4, 2)), linewidth=1.2
+        (LOOPS / MEMORY, high), (LOOPS, LOOPS), color=COLORS["muted"], linestyle=(0, (4, 2)), linewidth=1.2
     )
-    ax.plot((ridge, ridge), (4, ARITHMETIC), color=COLOURS["line"], linewidth=1.0)
-    for name, x, colour, marker, offset, side in CASES:
-        ax.plot(x, roof(x), marker=marker, color=COLOURS[colour], markersize=7)
+    ax.plot((ridge, ridge), (4, ARITHMETIC), color=COLORS["line"], linewidth=1.0)
+    for name, x, color, marker, offset, side in CASES:
+        ax.plot(x, roof(x), marker=marker, color=COLORS[color], markersize=7)
         ax.annotate(
             name,
             (x, roof(x)),
             offset,
             textcoords="offset points",
             ha=side,
-            color=COLOURS[colour],
+            color=COLORS[color],
             weight="bold",
         )
-    ax.text(0.42, 9.6, "memory: 30 GB/s", rotation=30, rotation_mode="anchor", color=COLOURS["ink"])
-    ax.text(22, ARITHMETIC * 0.82, "arithmetic: 300 GFLOP/s", color=COLOURS["ink"], va="top")
-    ax.text(22, LOOPS * 0.82, "the loops of today's kernel: about 50", color=COLOURS["muted"], va="top")
-    ax.text(ridge * 1.07, 4.6, f"the ridge: {ridge:.0f}", color=COLOURS["muted"])
+    ax.text(0.42, 9.6, "memory: 30 GB/s", rotation=30, rotation_mode="anchor", color=COLORS["ink"])
+    ax.text(22, ARITHMETIC * 0.82, "arithmetic: 300 GFLOP/s", color=COLORS["ink"], va="top")
+    ax.text(22, LOOPS * 0.82, "the loops of today's kernel: about 50", color=COLORS["muted"], va="top")
+    ax.text(ridge * 1.07, 4.6, f"the ridge: {ridge:.0f}", color=COLORS["muted"])
     ax.set(xscale="log", yscale="log", xlim=(low, high), ylim=(4, 700))
     ax.set(xlabel="operations for each byte moved", ylabel="GFLOP/s")
     ax.xaxis.set_major_formatter("{x:g}")
@@ -77,34 +77,32 @@ def _pieces() -> None:
             thread = piece * 2 // (HKV * parts)  # each thread takes a run of pieces
             x = left + part * width / parts
             text = f"piece {piece}\nthread {thread}"
-            box(ax, x, y, width / parts - 0.05, tall, text, colour=("blue", "orange")[thread], size=8)
+            box(ax, x, y, width / parts - 0.05, tall, text, color=("blue", "orange")[thread], size=8)
     for part, keys in enumerate(("keys 0 … 2047", "2048 … 4095")):
         ax.text(left + (part + 0.5) * width / parts, 2.3, keys, ha="center", size=8.5)
     x, y, rows = 4.95, 0.5, 8
     for row in range(rows):
-        box(ax, x, y + row * 0.19, 0.95, 0.16, colour="orange")
+        box(ax, x, y + row * 0.19, 0.95, 0.16, color="orange")
     ax.text(x + 0.475, y + rows * 0.19 + 0.08, "64 keys", ha="center", size=8.5)
-    ax.text(x + 0.475, y - 0.17, "from memory, once", ha="center", size=8.5, color=COLOURS["muted"])
+    ax.text(x + 0.475, y - 0.17, "from memory, once", ha="center", size=8.5, color=COLORS["muted"])
     for query in range(H // HKV):
         here = (x + 1.3, y + 1.15 - query * 0.5)
-        box(ax, *here, 0.78, 0.3, f"query {query}", colour="purple", size=8)
+        box(ax, *here, 0.78, 0.3, f"query {query}", color="purple", size=8)
         arrow(ax, (x + 1.06, y + 0.8), (here[0] - 0.03, here[1] + 0.15))
     ax.plot(
         (x + 1.0, x + 1.06, x + 1.06, x + 1.0),
         (y, y, y + 1.49, y + 1.49),
-        color=COLOURS["ink"],
+        color=COLORS["ink"],
         linewidth=1.0,
     )
     ax.text(x + 1.69, y + rows * 0.19 + 0.08, "the group", ha="center", size=8.5)
     arrow(ax, (left + width + 0.02, 1.34), (x - 0.08, 1.34))
-    ax.text(
-        (left + width + x) / 2 - 0.03, 1.42, "tile by tile", ha="center", size=8.5, color=COLOURS["muted"]
-    )
+    ax.text((left + width + x) / 2 - 0.03, 1.42, "tile by tile", ha="center", size=8.5, color=COLORS["muted"])
     save(fig, "week_2_day_5_pieces")
 
 
-def _line(ax: Axes, places: Sequence[float], colour: str, style: str) -> None:
-    ax.plot(places, [roof(x) for x in places], color=COLOURS[colour], linestyle=style)
+def _line(ax: Axes, places: Sequence[float], color: str, style: str) -> None:
+    ax.plot(places, [roof(x) for x in places], color=COLORS[color], linestyle=style)
 
 
 if __name__ == "__main__":

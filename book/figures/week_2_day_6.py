@@ -3,7 +3,7 @@
 import torch
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
-from style import COLOURS, PALE, matrix, new_figure, save
+from style import COLORS, PALE, matrix, new_figure, save
 
 from tiny_llm.attention import batched_causal_mask
 from tiny_llm.kv_cache import BatchingKvCache, FullKvCache
@@ -57,10 +57,10 @@ def draw_slots() -> None:
     )
     for slot, column in (keys == 0).nonzero().tolist():
         hatched = Rectangle(
-            (column, slot), 1, 1, fill=False, edgecolor=COLOURS["line"], hatch="///", linewidth=0
+            (column, slot), 1, 1, fill=False, edgecolor=COLORS["line"], hatch="///", linewidth=0
         )
         ax.add_patch(hatched)
-    ax.text(-0.12, -0.26, "column", ha="right", va="center", size=8.5, color=COLOURS["muted"])
+    ax.text(-0.12, -0.26, "column", ha="right", va="center", size=8.5, color=COLORS["muted"])
     legend(
         ax, [("blue", "a token kept: its position"), ("orange", "the new token"), ("muted", "padding, zeros")]
     )
@@ -93,7 +93,7 @@ def draw_mask() -> None:
 
 def legend(ax: Axes, entries: list[tuple[str, str]], below: float = -0.04) -> None:
     """One line under the grid."""
-    handles = [Rectangle((0, 0), 1, 1, facecolor=PALE[c], edgecolor=COLOURS[c]) for c, _ in entries]
+    handles = [Rectangle((0, 0), 1, 1, facecolor=PALE[c], edgecolor=COLORS[c]) for c, _ in entries]
     ax.legend(
         handles,
         [text for _, text in entries],

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
-from style import COLOURS, PALE, new_figure, save
+from style import COLORS, PALE, new_figure, save
 
 from tiny_llm.batch import Request, batch_generate
 from tiny_llm.static_batch import generate_static
@@ -120,10 +120,10 @@ def draw() -> None:
 
 
 STYLES: dict[str, dict[str, Any]] = {
-    "decode": {"facecolor": PALE["blue"], "edgecolor": COLOURS["blue"]},
-    "prefill": {"facecolor": PALE["orange"], "edgecolor": COLOURS["orange"], "hatch": "////"},
-    "wait": {"facecolor": COLOURS["paper"], "edgecolor": COLOURS["orange"], "linestyle": (0, (2, 1.5))},
-    "idle": {"facecolor": COLOURS["paper"], "edgecolor": COLOURS["line"]},
+    "decode": {"facecolor": PALE["blue"], "edgecolor": COLORS["blue"]},
+    "prefill": {"facecolor": PALE["orange"], "edgecolor": COLORS["orange"], "hatch": "////"},
+    "wait": {"facecolor": COLORS["paper"], "edgecolor": COLORS["orange"], "linestyle": (0, (2, 1.5))},
+    "idle": {"facecolor": COLORS["paper"], "edgecolor": COLORS["line"]},
 }
 
 
@@ -155,9 +155,7 @@ def _letters(ax: Axes, lane: int, cells: Sequence[tuple[int, int]]) -> None:
     """The letter of a request in the middle of its stretch of cells."""
     for request in sorted({r for _, r in cells}):
         steps = [step for step, r in cells if r == request]
-        ax.plot(
-            [min(steps)] * 2, [lane, lane + 1], color=COLOURS["ink"], linewidth=1.4, solid_capstyle="butt"
-        )
+        ax.plot([min(steps)] * 2, [lane, lane + 1], color=COLORS["ink"], linewidth=1.4, solid_capstyle="butt")
         ax.text(
             (min(steps) + max(steps) + 1) / 2,
             lane + 0.5,
@@ -166,7 +164,7 @@ def _letters(ax: Axes, lane: int, cells: Sequence[tuple[int, int]]) -> None:
             va="center",
             size=8.5,
             weight="bold",
-            bbox={"boxstyle": "round,pad=0.06", "facecolor": COLOURS["paper"], "edgecolor": "none"},
+            bbox={"boxstyle": "round,pad=0.06", "facecolor": COLORS["paper"], "edgecolor": "none"},
         )
 
 

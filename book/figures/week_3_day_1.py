@@ -5,11 +5,11 @@ from types import SimpleNamespace
 import torch
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
-from style import COLOURS, PALE, arrow, diagram, label, new_figure, save
+from style import COLORS, PALE, arrow, diagram, label, new_figure, save
 
 from tiny_llm.batch import Request, batch_generate
-from tiny_llm.paged.allocator import NULL_BLOCK, BlockAllocator
-from tiny_llm.paged.pool import KvPool, blocks_for
+from tiny_llm.paged.allocator import NULL_PAGE, PageAllocator
+from tiny_llm.paged.pool import KvPool, pages_for
 from tiny_llm.paged.sequence import PagedSequence
 
 P, N = 4, 8
@@ -29,7 +29,7 @@ def draw() -> None:
 
 def example() -> dict[str, PagedSequence]:
     """The chapter's example: A of 6 tokens, B of 3, then A grows to 9."""
-    allocator = BlockAllocator(N)
+    allocator = PageAllocator(N)
     sequences = {name: PagedSequence(allocator, P) for name in "AB"}
     for name, count in (("A", 6), ("B", 3), ("A", 3)):
         sequences[name].reserve(count)
@@ -47,21 +47,21 @@ def _pool() -> None:
             owners[slot] = (name, position)
     for block in range(N):
         y = top - block * (CELL + 0.05)
-        label(ax, left - 0.12, y + CELL / 2, f"block {block}", align="right", size=8.5, colour="muted")
+        label(ax, left - 0.12, y + CELL / 2, f"block {block}", align="right", size=8.5, color="muted")
         for place in range(P):
             _token(ax, left + place * 1.28 * CELL, y, block, owners.get(block * P + place))
         held = [name for name, sequence in example().items() if block in sequence.blocks]
-        words = "null block" if block == NULL_BLOCK else f"{held[0]}'s" if held else "free"
+        words = "null block" if block == NULL_PAGE else f"{held[0]}'s" if held else "free"
         label(ax, left + P * 1.28 * CELL + 0.12, y + CELL / 2, words, align="left", size=8.5)
     y = top
-    for (name, sequence), colour in zip(example().items(), ("blue", "orange"), strict=True):
+    for (name, sequence), color in zip(example().items(), ("blue", "orange"), strict=True):
         label(ax, 0.2, y + CELL / 2, f"request {name}", align="left", bold=True)
         label(ax, 0.2, y - 0.1, f"length {sequence.length}", align="left", size=8.5)
         label(ax, 0.2, y - 0.34, f"blocks {sequence.blocks}", align="left", mono=True, size=8.5)
         for entry, block in enumerate(sequence.blocks):
             middle = y - entry * CELL + CELL / 2
-            _cell(ax, 2.25, y - entry * CELL, 0.46, CELL, colour, str(block))
-            arrow(ax, (2.75, middle), (left - 0.76, top - block * (CELL + 0.05) + CELL / 2), colour=colour)
+            _cell(ax, 2.25, y - entry * CELL, 0.46, CELL, color, str(block))
+            arrow(ax, (2.75, middle), (left - 0.76, top - block * (CELL + 0.05) + CELL / 2), color=color)
         y -= 4.5 * CELL
     save(fig, "week_3_day_1")
 
@@ -72,20 +72,20 @@ def _token(ax: Axes, x: float, y: float, block: int, owner: tuple[str, int] | No
     if owner is not None:
         _cell(ax, x, y, width, CELL, "blue" if owner[0] == "A" else "orange", f"{owner[0]}{owner[1]}")
     else:
-        _cell(ax, x, y, width, CELL, "muted" if block == NULL_BLOCK else "", "")
+        _cell(ax, x, y, width, CELL, "muted" if block == NULL_PAGE else "", "")
 
 
-def _cell(ax: Axes, x: float, y: float, width: float, height: float, colour: str, text: str) -> None:
+def _cell(ax: Axes, x: float, y: float, width: float, height: float, color: str, text: str) -> None:
     ax.add_patch(
         Rectangle(
             (x, y),
             width,
             height,
-            facecolor=PALE[colour] if colour else COLOURS["paper"],
-            edgecolor=COLOURS[colour or "line"],
+            facecolor=PALE[color] if color else COLORS["paper"],
+            edgecolor=COLORS[color or "line"],
             linewidth=0.9,
-            linestyle="-" if colour else (0, (2, 2)),
-            hatch=HATCHES.get(colour, "") if not text else "",
+            linestyle="-" if color else (0, (2, 2)),
+            hatch=HATCHES.get(color, "") if not text else "",
         )
     )
     if text:
@@ -109,12 +109,12 @@ def _views() -> None:
             x = 0.2 + block * (P * cell + gap)
             _slot(ax, x + place * cell, 1.75, cell, slot, slot in chosen[0])
             _slot(ax, 0.2 + slot * cell, 0.4, cell, slot, slot in chosen[1])
-        label(ax, x + P * cell / 2, 2.11, str(block), size=8.5, colour="muted")
+        label(ax, x + P * cell / 2, 2.11, str(block), size=8.5, color="muted")
     x = 0.2 + 5 * (P * cell + gap) + P * cell / 2
-    arrow(ax, (x, 1.42), (x, 1.72), colour="orange")
+    arrow(ax, (x, 1.42), (x, 1.72), color="orange")
     label(ax, x, 1.32, "keys[layer][5]: block 5, 4 tokens", size=8.5)
     x = 0.2 + 5.5 * cell
-    arrow(ax, (x, 0.2), (x, 0.38), colour="blue")
+    arrow(ax, (x, 0.2), (x, 0.38), color="blue")
     label(
         ax,
         x + 0.15,
@@ -127,13 +127,13 @@ def _views() -> None:
 
 
 def _slot(ax: Axes, x: float, y: float, size: float, slot: int, chosen: bool) -> None:
-    colour = ("orange" if y > 1 else "blue") if chosen else "muted"
-    face = PALE[colour] if chosen else COLOURS["paper"]
-    edge = COLOURS[colour if chosen else "line"]
+    color = ("orange" if y > 1 else "blue") if chosen else "muted"
+    face = PALE[color] if chosen else COLORS["paper"]
+    edge = COLORS[color if chosen else "line"]
     ax.add_patch(
         Rectangle((x, y), size, 0.25, facecolor=face, edgecolor=edge, linewidth=1.2 if chosen else 0.7)
     )
-    label(ax, x + size / 2, y + 0.125, str(slot), size=8, colour="ink" if chosen else "muted", bold=chosen)
+    label(ax, x + size / 2, y + 0.125, str(slot), size=8, color="ink" if chosen else "muted", bold=chosen)
 
 
 def measure() -> list[tuple[int, int, int]]:
@@ -145,7 +145,7 @@ def measure() -> list[tuple[int, int, int]]:
         keys, _, _ = caches[0].update_and_fetch(new, new)
         if isinstance(positions, list):  # a decode
             lengths = [cache.length for cache in caches[0].slots if cache is not None]
-            pages = sum(PAGE * blocks_for(length, PAGE) for length in lengths)
+            pages = sum(PAGE * pages_for(length, PAGE) for length in lengths)
             decodes.append((sum(lengths), pages, keys.shape[0] * keys.shape[2]))
         return torch.zeros(*tokens.shape, 1)
 
@@ -165,10 +165,10 @@ def _waste() -> None:
     tokens, pages, dense = zip(*measure(), strict=True)
     steps = range(1, len(tokens) + 1)
     ax.fill_between(steps, tokens, dense, color=PALE["orange"], step="mid", linewidth=0)
-    ax.step(steps, dense, where="mid", color=COLOURS["orange"], label="the dense batch")
-    ax.step(steps, pages, where="mid", color=COLOURS["blue"], label="pages of 16")
+    ax.step(steps, dense, where="mid", color=COLORS["orange"], label="the dense batch")
+    ax.step(steps, pages, where="mid", color=COLORS["blue"], label="pages of 16")
     ax.step(
-        steps, tokens, where="mid", color=COLOURS["ink"], linewidth=1, linestyle=(0, (2, 1)), label="tokens"
+        steps, tokens, where="mid", color=COLORS["ink"], linewidth=1, linestyle=(0, (2, 1)), label="tokens"
     )
     ax.set(xlabel="decode", ylabel="places for tokens", xlim=(1, len(tokens)), ylim=(0, None))
     ax.yaxis.set_major_formatter("{x:,.0f}")

@@ -3,9 +3,9 @@
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
-from style import COLOURS, PALE, arrow, diagram, label, save
+from style import COLORS, PALE, arrow, diagram, label, save
 
-from tiny_llm.paged.allocator import NULL_BLOCK, BlockAllocator
+from tiny_llm.paged.allocator import NULL_PAGE, PageAllocator
 from tiny_llm.paged.metadata import ForwardMeta
 from tiny_llm.paged.sequence import PagedSequence
 
@@ -23,7 +23,7 @@ def draw() -> None:
 
 def example() -> ForwardMeta:
     """The chapter's step: A decodes with a past of 8, B brings 2 tokens after 3, C a prompt of 3."""
-    allocator = BlockAllocator(N)
+    allocator = PageAllocator(N)
     sequences = [PagedSequence(allocator, P) for _ in NAMES]
     for n, past in ((0, 6), (1, 3), (0, 2)):
         sequences[n].reserve(past)
@@ -34,7 +34,7 @@ def example() -> ForwardMeta:
     return ForwardMeta.build(sequences, new)
 
 
-def slots_of(meta: ForwardMeta, b: int) -> list[int]:
+def places_of(meta: ForwardMeta, b: int) -> list[int]:
     """Where the tokens of sequence b lie, as the metadata say."""
     table = meta.block_table[b].tolist()
     return [table[p // P] * P + p % P for p in range(meta.kv_lens[b])]
@@ -60,7 +60,7 @@ def _tokens(ax: Axes, meta: ForwardMeta) -> None:
     label(ax, 0.1, y + 0.52, "cu_seqlens_q", align="left", mono=True, size=8)
     for start in meta.starts:
         label(ax, left + start * width, y + 0.52, str(start), size=8.5, bold=True)
-        ax.plot([left + start * width] * 2, [y + 0.3, y + 0.42], color=COLOURS["muted"], linewidth=1)
+        ax.plot([left + start * width] * 2, [y + 0.3, y + 0.42], color=COLORS["muted"], linewidth=1)
     for line, (name, numbers) in enumerate(rows.items()):
         label(ax, 0.1, y + 0.14 - 0.28 * line, name, align="left", mono=line > 0, size=8)
         for t, number in enumerate(numbers):
@@ -85,17 +85,17 @@ def _table(ax: Axes, meta: ForwardMeta, tops: list[float]) -> None:
         y = top - b * (size + 0.14)
         label(ax, 0.1, y + size / 2, f"sequence {NAMES[b]}", align="left", bold=b == WALKER)
         for entry, block in enumerate(row):
-            unused = block == NULL_BLOCK
+            unused = block == NULL_PAGE
             _cell(ax, left + entry * size, y, size, size, "muted" if unused else SERIES[b], str(block))
         kv, new = meta.kv_lens[b], meta.starts[b + 1] - meta.starts[b]
         label(ax, 1.25, y + size / 2, f"{kv} = {kv - new} + {new}", align="left", size=8.5)
     y = top - WALKER * (size + 0.14)
-    held = [block for block in meta.block_table[WALKER].tolist() if block != NULL_BLOCK]
+    held = [block for block in meta.block_table[WALKER].tolist() if block != NULL_PAGE]
     for entry, block in enumerate(held):
         x = left + entry * size + size / 2
         side = y + size if entry == 0 else y
         bend = -0.14 if entry == 0 else -0.24
-        arrow(ax, (x, side), (4.25, tops[block] + 0.13), colour=SERIES[WALKER], bend=bend)
+        arrow(ax, (x, side), (4.25, tops[block] + 0.13), color=SERIES[WALKER], bend=bend)
     label(ax, 0.1, 0.66, "B's tokens 0 … 4: block 3 whole,", align="left", size=8.5)
     label(ax, 0.1, 0.44, "then 5 − 4 = 1 place of block 5.", align="left", size=8.5)
     label(ax, 0.1, 0.22, "The 0 at its end is filling, never read.", align="left", size=8.5)
@@ -104,13 +104,13 @@ def _table(ax: Axes, meta: ForwardMeta, tops: list[float]) -> None:
 def _pool(ax: Axes, meta: ForwardMeta) -> list[float]:
     """The blocks, one below the other; the bottom of each."""
     left, top, width, height = 4.8, 2.75, 0.5, 0.28
-    owners = {slot: (b, p) for b in range(3) for p, slot in enumerate(slots_of(meta, b))}
+    owners = {slot: (b, p) for b in range(3) for p, slot in enumerate(places_of(meta, b))}
     fresh = set(meta.slot_mapping.tolist())
     tops = []
     for block in range(N):
         y = top - block * (height + 0.07)
         tops.append(y)
-        label(ax, left - 0.08, y + height / 2, f"block {block}", align="right", size=8, colour="muted")
+        label(ax, left - 0.08, y + height / 2, f"block {block}", align="right", size=8, color="muted")
         for place in range(P):
             slot = block * P + place
             x = left + place * width
@@ -118,7 +118,7 @@ def _pool(ax: Axes, meta: ForwardMeta) -> list[float]:
                 b, p = owners[slot]
                 _cell(ax, x, y, width, height, SERIES[b], f"{NAMES[b]}{p}", heavy=slot in fresh)
             else:
-                _cell(ax, x, y, width, height, "muted" if block == NULL_BLOCK else "", "")
+                _cell(ax, x, y, width, height, "muted" if block == NULL_PAGE else "", "")
     label(ax, left, 0.08, "heavy: written in this step", align="left", size=8)
     return tops
 
@@ -130,13 +130,13 @@ def _mask(meta: ForwardMeta) -> None:
     rows = int(meta.starts[-1])
     seen = np.zeros((rows, N * P), dtype=bool)
     for b in range(3):
-        slots, new = slots_of(meta, b), meta.starts[b + 1] - meta.starts[b]
+        slots, new = places_of(meta, b), meta.starts[b + 1] - meta.starts[b]
         for i in range(new):
             seen[meta.starts[b] + i, slots[: meta.kv_lens[b] - new + i + 1]] = True
     for block in range(N):
         x = left + block * (P * cell + gap)
-        words = "null" if block == NULL_BLOCK else f"block {block}"
-        label(ax, x + P * cell / 2, top + cell + 0.16, words, size=8, colour="muted")
+        words = "null" if block == NULL_PAGE else f"block {block}"
+        label(ax, x + P * cell / 2, top + cell + 0.16, words, size=8, color="muted")
     for t in range(rows):
         b, y = _owner(meta, t), top - t * cell
         label(
@@ -177,7 +177,7 @@ def _cell(
     y: float,
     width: float,
     height: float,
-    colour: str,
+    color: str,
     text: str,
     bold: bool = False,
     heavy: bool = False,
@@ -187,11 +187,11 @@ def _cell(
             (x, y),
             width,
             height,
-            facecolor=PALE[colour] if colour else COLOURS["paper"],
-            edgecolor=COLOURS[colour or "line"],
+            facecolor=PALE[color] if color else COLORS["paper"],
+            edgecolor=COLORS[color or "line"],
             linewidth=2.2 if heavy else 0.9,
-            linestyle="-" if colour else (0, (2, 2)),
-            zorder=0.9 if heavy else 0.8 if colour else 0.7,  # arrows are drawn over cells
+            linestyle="-" if color else (0, (2, 2)),
+            zorder=0.9 if heavy else 0.8 if color else 0.7,  # arrows are drawn over cells
         )
     )
     if text:

@@ -3,7 +3,7 @@
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
-from style import COLOURS, PALE, arrow, diagram, label, save
+from style import COLORS, PALE, arrow, diagram, label, save
 
 from tiny_llm.kernels.decode_attention_cpu import TILE
 from tiny_llm.kernels.paged_attention_cpu import PART, deal, load_tile
@@ -42,9 +42,9 @@ def _tile() -> None:
     label(ax, 5.0, 3.12, "the buffer: tile", align="left", bold=True)
     for entry, block in enumerate(TABLE):
         y = top - entry * ROW
-        colour = "purple" if block in used else ""
-        _cell(ax, 0.62, y, 0.36, ROW, colour, str(block))
-        label(ax, 0.56, y + ROW / 2, f"{entry * P} …", align="right", size=8, colour="muted")
+        color = "purple" if block in used else ""
+        _cell(ax, 0.62, y, 0.36, ROW, color, str(block))
+        label(ax, 0.56, y + ROW / 2, f"{entry * P} …", align="right", size=8, color="muted")
     for block in range(BLOCKS):
         _page(ax, 1.95, top - block * ROW, block, block in used)
     rows = sources()
@@ -53,25 +53,25 @@ def _tile() -> None:
             ax,
             (1.02, top - TABLE.index(block) * ROW + ROW / 2),
             (1.72, top - block * ROW + ROW / 2),
-            colour="purple",
+            color="purple",
         )
         y = top - block * ROW + ROW / 2
         edge = 2.04 if y > 1.5 else 0.84
-        arrow(ax, (4.2, y), (5.25 + number * 0.5, edge), colour="purple", bend=-0.1 if y > 1.5 else 0.1)
+        arrow(ax, (4.2, y), (5.25 + number * 0.5, edge), color="purple", bend=-0.1 if y > 1.5 else 0.1)
     for head in range(HKV):
         y = 1.68 - head * 0.4
         label(ax, 4.92, y + 0.16, f"head {head}", align="right", size=8.5)
         for number, block in enumerate(used):
             width = 2.0 * rows.count(block) / TILE
             _cell(ax, 5.0 + number * width, y, width, 0.32, HEADS[head], str(block), hatch=HATCHES[head])
-    label(ax, 5.0, 0.76, f"{START}", align="left", size=8, colour="muted")
-    label(ax, 7.0, 0.76, f"{START + TILE - 1}", align="right", size=8, colour="muted")
+    label(ax, 5.0, 0.76, f"{START}", align="left", size=8, color="muted")
+    label(ax, 7.0, 0.76, f"{START + TILE - 1}", align="right", size=8, color="muted")
     save(fig, "week_3_day_3")
 
 
 def _page(ax: Axes, x: float, y: float, block: int, used: bool) -> None:
     """One block: 16 tokens, the heads of each side by side."""
-    label(ax, x - 0.06, y + ROW / 2, str(block), align="right", size=8, colour="ink" if used else "muted")
+    label(ax, x - 0.06, y + ROW / 2, str(block), align="right", size=8, color="ink" if used else "muted")
     width = 2.2 / (P * HKV)
     for place in range(P * HKV):
         head = place % HKV
@@ -80,8 +80,8 @@ def _page(ax: Axes, x: float, y: float, block: int, used: bool) -> None:
                 (x + place * width, y + 0.02),
                 width,
                 ROW - 0.05,
-                facecolor=PALE[HEADS[head]] if used else COLOURS["paper"],
-                edgecolor=COLOURS[HEADS[head]] if used else COLOURS["line"],
+                facecolor=PALE[HEADS[head]] if used else COLORS["paper"],
+                edgecolor=COLORS[HEADS[head]] if used else COLORS["line"],
                 linewidth=0.5,
                 hatch=HATCHES[head] if used else "",
             )
@@ -89,21 +89,21 @@ def _page(ax: Axes, x: float, y: float, block: int, used: bool) -> None:
 
 
 def _cell(
-    ax: Axes, x: float, y: float, width: float, height: float, colour: str, text: str, hatch: str = ""
+    ax: Axes, x: float, y: float, width: float, height: float, color: str, text: str, hatch: str = ""
 ) -> None:
     ax.add_patch(
         Rectangle(
             (x, y),
             width,
             height,
-            facecolor=PALE[colour] if colour else COLOURS["paper"],
-            edgecolor=COLOURS[colour or "line"],
+            facecolor=PALE[color] if color else COLORS["paper"],
+            edgecolor=COLORS[color or "line"],
             linewidth=0.9,
             hatch=hatch,
             alpha=1.0,
         )
     )
-    paper = {"facecolor": COLOURS["paper"], "edgecolor": "none", "pad": 1.0} if hatch else None
+    paper = {"facecolor": COLORS["paper"], "edgecolor": "none", "pad": 1.0} if hatch else None
     ax.text(x + width / 2, y + height / 2, text, ha="center", va="center", size=8.5, bbox=paper)
 
 
@@ -135,9 +135,9 @@ def _lane(ax: Axes, y: float, thread: int, pieces: list[tuple[str, int, int]]) -
     x, inches = 0.85, 5.45 / 3300
     label(ax, x - 0.08, y + 0.15, f"thread {thread}", align="right", size=8.5)
     for text, row, keys in pieces:
-        colour = ("blue", "orange", "green", "purple")[row]
+        color = ("blue", "orange", "green", "purple")[row]
         short = text if keys > 400 else text.removeprefix("sequence ").replace("part ", "")
-        _cell(ax, x, y, keys * inches - 0.03, 0.3, colour, short)
+        _cell(ax, x, y, keys * inches - 0.03, 0.3, color, short)
         x += keys * inches
     label(
         ax,
@@ -146,7 +146,7 @@ def _lane(ax: Axes, y: float, thread: int, pieces: list[tuple[str, int, int]]) -
         f"{sum(keys for *_, keys in pieces):,}",
         align="left",
         size=8.5,
-        colour="muted",
+        color="muted",
     )
 
 

@@ -2,9 +2,9 @@
 
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
-from style import COLOURS, PALE, arrow, diagram, label, save
+from style import COLORS, PALE, arrow, diagram, label, save
 
-from tiny_llm.paged.pool import blocks_for, slots_of
+from tiny_llm.paged.pool import pages_for, places_of
 
 STARTS, HKV, GROUP, ROWS = [0, 1, 3, 6], 3, 3, 16
 WORDS = ("a decode", "a chunk", "a prompt")
@@ -28,7 +28,7 @@ def _grid() -> None:
         for sequence, first in enumerate(STARTS[:-1]):
             y, last = 1.72 - sequence * 0.72, STARTS[sequence + 1]
             label(
-                ax, x + ROWS * size / 2, y - 0.13, f"program ({sequence}, {head}, 0)", size=8, colour="muted"
+                ax, x + ROWS * size / 2, y - 0.13, f"program ({sequence}, {head}, 0)", size=8, color="muted"
             )
             for i in range(ROWS):
                 mine = i < (last - first) * GROUP
@@ -36,7 +36,7 @@ def _grid() -> None:
                 _cell(ax, x + i * size, y, size, 0.34, SERIES[sequence] if mine else "", text)
             for token in range(1, last - first):
                 edge = x + token * GROUP * size
-                ax.plot((edge, edge), (y, y + 0.34), color=COLOURS["ink"], linewidth=1.2)
+                ax.plot((edge, edge), (y, y + 0.34), color=COLORS["ink"], linewidth=1.2)
     for sequence, words in enumerate(WORDS):
         y = 1.72 - sequence * 0.72
         label(ax, 0.12, y + 0.25, f"sequence {sequence}", align="left", bold=True, size=8.5)
@@ -50,16 +50,16 @@ def _run(tokens: range) -> str:
     return str(tokens[0]) if len(tokens) == 1 else f"{tokens[0]}–{tokens[-1]}"
 
 
-def _cell(ax: Axes, x: float, y: float, width: float, height: float, colour: str, text: str) -> None:
+def _cell(ax: Axes, x: float, y: float, width: float, height: float, color: str, text: str) -> None:
     ax.add_patch(
         Rectangle(
             (x, y),
             width,
             height,
-            facecolor=PALE[colour] if colour else COLOURS["paper"],
-            edgecolor=COLOURS[colour or "line"],
+            facecolor=PALE[color] if color else COLORS["paper"],
+            edgecolor=COLORS[color or "line"],
             linewidth=0.7,
-            hatch="" if colour else "////",
+            hatch="" if color else "////",
         )
     )
     if text:
@@ -70,7 +70,7 @@ def _tile() -> None:
     """Table, pages and tile, from left to right; an arrow for each row that is read."""
     fig, ax = diagram(height=3.4)
     top, page_left, tile_left = 2.92, 2.75, 5.2
-    slots = slots_of(TABLE, 0, KV_LEN, P)
+    slots = places_of(TABLE, 0, KV_LEN, P)
     positions = range(START, START + TILE)
     label(ax, 0.95, 3.24, "table", size=8.5)
     label(ax, page_left + 0.45, 3.24, "pages, P = 4", size=8.5)
@@ -80,14 +80,14 @@ def _tile() -> None:
         y = top - entry * 0.95 - 0.1
         touched = any(p // P == entry for p in positions if p < KV_LEN)
         _cell(ax, 0.75, y - 0.35, 0.4, 0.3, "purple" if touched else "muted", str(block))
-        label(ax, 0.62, y - 0.2, f"[{entry}]", align="right", size=8, colour="muted")
-        arrow(ax, (1.2, y - 0.2), (page_left - 0.62, y - 0.2), colour="purple" if touched else "line")
+        label(ax, 0.62, y - 0.2, f"[{entry}]", align="right", size=8, color="muted")
+        arrow(ax, (1.2, y - 0.2), (page_left - 0.62, y - 0.2), color="purple" if touched else "line")
         label(ax, page_left - 0.08, y - 0.2, f"block {block}", align="right", size=8)
         for place in range(P):
             spot = y + 0.04 - place * 0.2
             held = entry * P + place < KV_LEN
-            colour = "blue" if held else ""
-            _cell(ax, page_left, spot - 0.08, 0.9, 0.18, colour, f"token {entry * P + place}" if held else "")
+            color = "blue" if held else ""
+            _cell(ax, page_left, spot - 0.08, 0.9, 0.18, color, f"token {entry * P + place}" if held else "")
             places[block * P + place] = spot
     for row, position in enumerate(positions):
         y, wanted = top - row * 0.33, position < KV_LEN
@@ -101,12 +101,12 @@ def _tile() -> None:
             f"token {position}" if wanted else "",
         )
         if wanted:
-            arrow(ax, (page_left + 0.93, places[slots[position]]), (tile_left - 0.04, y), colour="blue")
+            arrow(ax, (page_left + 0.93, places[slots[position]]), (tile_left - 0.04, y), color="blue")
         else:
-            label(ax, tile_left + 1.2, y, "masked: 0", align="left", size=8, colour="muted")
-    last = blocks_for(KV_LEN, P) - 1
+            label(ax, tile_left + 1.2, y, "masked: 0", align="left", size=8, color="muted")
+    last = pages_for(KV_LEN, P) - 1
     y = top - last * 0.95 - 0.1 + 0.04 - (P - 1) * 0.2
-    label(ax, page_left + 0.45, y - 0.22, "hatched: no token of this sequence", size=8, colour="muted")
+    label(ax, page_left + 0.45, y - 0.22, "hatched: no token of this sequence", size=8, color="muted")
     save(fig, "week_3_day_4_tile")
 
 

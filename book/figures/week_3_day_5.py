@@ -7,13 +7,13 @@ from typing import Any
 import torch
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
-from style import COLOURS, PALE, diagram, label, new_figure, save
+from style import COLORS, PALE, diagram, label, new_figure, save
 
 from tiny_llm.batch import Request
-from tiny_llm.paged.allocator import NULL_BLOCK, BlockAllocator
+from tiny_llm.paged.allocator import NULL_PAGE, PageAllocator
 from tiny_llm.paged.batch import PagedBatch, Running, batch_generate_paged
 from tiny_llm.paged.metadata import ForwardMeta
-from tiny_llm.paged.pool import KvPool, blocks_for
+from tiny_llm.paged.pool import KvPool, pages_for
 from tiny_llm.ragged.decode_state import DecodeState
 
 P, N, M = 4, 11, 4
@@ -66,12 +66,12 @@ def _tables(ax: Axes, state: DecodeState, meta: ForwardMeta) -> None:
         label(ax, 0.1, y + size / 2, f"slot {slot}: {name}", align="left", size=8.5, bold=True)
         label(ax, 0.95, y + size / 2, str(int(state.lengths[slot])), size=8.5)
         label(ax, 1.72, y + size / 2, str(STEP[slot]), size=8.5, bold=True)
-        shown = blocks_for(int(state.lengths[slot]) + STEP[slot], P)
+        shown = pages_for(int(state.lengths[slot]) + STEP[slot], P)
         for place, page in enumerate(state.page_indices[slot].tolist()):
-            colour = SERIES[slot] if page != NULL_BLOCK else "muted"
-            later = page != NULL_BLOCK and place >= shown
+            color = SERIES[slot] if page != NULL_PAGE else "muted"
+            later = page != NULL_PAGE and place >= shown
             x = left + place * size
-            _cell(ax, x, y, size, size, colour, str(page), heavy=page in fresh, hatch="////" if later else "")
+            _cell(ax, x, y, size, size, color, str(page), heavy=page in fresh, hatch="////" if later else "")
     y = top - 4 * (size + 0.1) + 0.1
     stack = state.available_page_indices
     label(ax, 0.1, y, f"available_page_indices {stack}", align="left", mono=True, size=8)
@@ -90,8 +90,8 @@ def _tokens(ax: Axes, meta: ForwardMeta, busy: list[int]) -> None:
         "slot_mapping": slots,
     }
     for t, owner in enumerate(owners):
-        name, colour = NAMES[busy[owner]], SERIES[busy[owner]]
-        _cell(ax, left + t * width, top, width, 0.28, colour, f"{name}{positions[t]}", heavy=True)
+        name, color = NAMES[busy[owner]], SERIES[busy[owner]]
+        _cell(ax, left + t * width, top, width, 0.28, color, f"{name}{positions[t]}", heavy=True)
     label(ax, 0.1, top + 0.14, "token", align="left", size=8, mono=True)
     for line, (what, numbers) in enumerate(rows.items(), start=1):
         y = top + 0.1 - 0.24 * line
@@ -118,13 +118,13 @@ def _pool(ax: Axes, state: DecodeState, meta: ForwardMeta) -> None:
             f"page {page}" if page else "null page",
             align="right",
             size=8,
-            colour="muted",
+            color="muted",
         )
         for place in range(P):
             slot, words = names.get(page * P + place, (-1, ""))
-            colour = SERIES[slot] if words else "muted" if page == NULL_BLOCK else ""
+            color = SERIES[slot] if words else "muted" if page == NULL_PAGE else ""
             heavy = page * P + place in fresh
-            _cell(ax, left + place * width, y, width, height, colour, words, heavy=heavy)
+            _cell(ax, left + place * width, y, width, height, color, words, heavy=heavy)
     label(ax, left, 0.16, "heavy: written in this step", align="left", size=8)
 
 
@@ -134,7 +134,7 @@ def _cell(
     y: float,
     width: float,
     height: float,
-    colour: str,
+    color: str,
     text: str,
     heavy: bool = False,
     hatch: str = "",
@@ -144,16 +144,16 @@ def _cell(
             (x, y),
             width,
             height,
-            facecolor=PALE[colour] if colour else COLOURS["paper"],
-            edgecolor=COLOURS[colour or "line"],
+            facecolor=PALE[color] if color else COLORS["paper"],
+            edgecolor=COLORS[color or "line"],
             linewidth=2.2 if heavy else 0.9,
-            linestyle="-" if colour else (0, (2, 2)),
-            zorder=0.9 if heavy else 0.8 if colour else 0.7,  # heavy lines over light ones
+            linestyle="-" if color else (0, (2, 2)),
+            zorder=0.9 if heavy else 0.8 if color else 0.7,  # heavy lines over light ones
         )
     )
     if hatch:
         ax.add_patch(
-            Rectangle((x, y), width, height, fill=False, hatch=hatch, edgecolor=COLOURS["line"], linewidth=0)
+            Rectangle((x, y), width, height, fill=False, hatch=hatch, edgecolor=COLORS["line"], linewidth=0)
         )
     if text:
         ax.text(x + width / 2, y + height / 2, text, ha="center", va="center", size=8.5)
@@ -163,7 +163,7 @@ def history() -> tuple[list[int], list[int]]:
     """Pages that Day 3.2 has reserved, and pages that a decode state holds, in each step of the same work."""
     reserved: list[int] = []
     held: list[int] = []
-    pool, allocator = KvPool(CONFIG, 241, 16), BlockAllocator(241)
+    pool, allocator = KvPool(CONFIG, 241, 16), PageAllocator(241)
 
     def hidden(tokens: torch.Tensor, positions: torch.Tensor, caches: Any) -> torch.Tensor:
         reserved.append(sum(map(bool, allocator.references)))
@@ -200,19 +200,19 @@ def _pages() -> None:
     reserved, held = history()
     steps = list(range(1, len(held) + 1))
     ax.fill_between(steps, held, reserved, step="mid", color=PALE["orange"])
-    ax.step(steps, reserved, where="mid", color=COLOURS["orange"])
-    ax.step(steps, held, where="mid", color=COLOURS["blue"])
+    ax.step(steps, reserved, where="mid", color=COLORS["orange"])
+    ax.step(steps, held, where="mid", color=COLORS["blue"])
     ax.set(xlim=(1, len(steps)), ylim=(0, 272), xlabel="step", ylabel="pages of 16 tokens")
     ax.text(
         17,
         247,
         "reserved for the longest that may come (Day 3.2)",
-        color=COLOURS["orange"],
+        color=COLORS["orange"],
         va="bottom",
         size=8.5,
     )
-    ax.text(17.5, 92, "held, as tokens come", color=COLOURS["blue"], va="top", size=8.5)
-    ax.text(8, 165, "empty", color=COLOURS["orange"], ha="center", size=8.5)
+    ax.text(17.5, 92, "held, as tokens come", color=COLORS["blue"], va="top", size=8.5)
+    ax.text(8, 165, "empty", color=COLORS["orange"], ha="center", size=8.5)
     save(fig, "week_3_day_5_pages")
 
 

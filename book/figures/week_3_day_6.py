@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
-from style import COLOURS, PALE, SERIES, diagram, label, save
+from style import COLORS, PALE, SERIES, diagram, label, save
 
 from tiny_llm.batch import Request
-from tiny_llm.paged.allocator import BlockAllocator
+from tiny_llm.paged.allocator import PageAllocator
 from tiny_llm.paged.batch import PagedBatch, batch_generate_paged
 from tiny_llm.paged.pool import KvPool
 from tiny_llm.ragged.batch import batch_generate_ragged
@@ -89,7 +89,7 @@ def run() -> list[Step]:
 def run_of_day_2() -> list[int]:
     """Tokens of each step of Day 3.2's engine, on the same pages."""
     dummy, sums = model(), []
-    batch = PagedBatch(dummy, KvPool(dummy.config, PAGES + 1, P), BlockAllocator(PAGES + 1), SLOTS, CAPACITY)
+    batch = PagedBatch(dummy, KvPool(dummy.config, PAGES + 1, P), PageAllocator(PAGES + 1), SLOTS, CAPACITY)
     batch_generate_paged(batch, requests(), lambda plan: sums.append(sum(count for _, count in plan)))
     return sums
 
@@ -106,13 +106,13 @@ def _steps(steps: list[Step]) -> None:
     small = 0.235
     edge = left + CAPACITY * cell
     label(ax, left, top + 0.62, "tokens of the step, one row", align="left", size=8.5)
-    label(ax, edge, top + 0.62, f"capacity {CAPACITY}", align="right", size=8.5, colour="red")
+    label(ax, edge, top + 0.62, f"capacity {CAPACITY}", align="right", size=8.5, color="red")
     label(ax, right, top + 0.62, f"pages 1 … {PAGES} after it", align="left", size=8.5)
     height = 0.29
     bottom = top - (len(steps) - 1) * (height + gap)
     for n, step in enumerate(steps):
         y = top - n * (height + gap)
-        label(ax, 0.1, y + height / 2, f"step {n}", align="left", size=8.5, colour="muted")
+        label(ax, 0.1, y + height / 2, f"step {n}", align="left", size=8.5, color="muted")
         for t in range(CAPACITY):
             x = left + t * cell
             if t < len(step.tokens):
@@ -125,9 +125,9 @@ def _steps(steps: list[Step]) -> None:
                 _empty(ax, x, y, small, height)
             else:
                 name = SERIES[holder]
-                _box(ax, x, y, small, height, PALE[name], COLOURS[name])
+                _box(ax, x, y, small, height, PALE[name], COLORS[name])
                 label(ax, x + small / 2, y + height / 2, NAMES[holder], size=7.5)
-    ax.plot([edge + 0.04] * 2, [bottom - 0.06, top + height + 0.1], color=COLOURS["red"], linewidth=1.6)
+    ax.plot([edge + 0.04] * 2, [bottom - 0.06, top + height + 0.1], color=COLORS["red"], linewidth=1.6)
     _legend(ax, left, 0.52)
     sums = run_of_day_2()
     words = f"Day 3.2 on the same pages: {len(sums)} steps of {', '.join(map(str, sums))} tokens"
@@ -137,9 +137,9 @@ def _steps(steps: list[Step]) -> None:
 
 def _token(ax: Axes, x: float, y: float, width: float, height: float, token: Token) -> None:
     name = SERIES[token.request]
-    face = PALE[name] if token.prompt else COLOURS[name]
-    _box(ax, x, y, width, height, face, COLOURS[name])
-    ink = COLOURS["ink"] if token.prompt else "#ffffff"
+    face = PALE[name] if token.prompt else COLORS[name]
+    _box(ax, x, y, width, height, face, COLORS[name])
+    ink = COLORS["ink"] if token.prompt else "#ffffff"
     words = f"{NAMES[token.request]}{token.position}"
     if token.sampled:
         words += " •"
@@ -148,10 +148,10 @@ def _token(ax: Axes, x: float, y: float, width: float, height: float, token: Tok
 
 def _legend(ax: Axes, x: float, y: float) -> None:
     for words, face, ink, width in (
-        ("of a prompt", PALE["blue"], COLOURS["ink"], 1.15),
-        ("a decode", COLOURS["blue"], "#ffffff", 1.0),
+        ("of a prompt", PALE["blue"], COLORS["ink"], 1.15),
+        ("a decode", COLORS["blue"], "#ffffff", 1.0),
     ):
-        _box(ax, x, y, 0.34, 0.24, face, COLOURS["blue"])
+        _box(ax, x, y, 0.34, 0.24, face, COLORS["blue"])
         ax.text(x + 0.17, y + 0.12, "A3", ha="center", va="center", size=7.5, color=ink)
         label(ax, x + 0.42, y + 0.12, words, align="left", size=8.5)
         x += 0.42 + width
@@ -171,9 +171,9 @@ def _spare() -> None:
         free -= count
     _panel(ax, 3.75, "after B has taken a page, and C another", budget, free, held)
     x, y = 0.55, 0.14
-    _box(ax, x, y, 0.2, 0.2, PALE["ink"], COLOURS["muted"])
+    _box(ax, x, y, 0.2, 0.2, PALE["ink"], COLORS["muted"])
     label(ax, x + 0.28, y + 0.1, "free now", align="left", size=8.5)
-    _box(ax, x + 1.15, y, 0.2, 0.2, PALE[SERIES[0]], COLOURS[SERIES[0]])
+    _box(ax, x + 1.15, y, 0.2, 0.2, PALE[SERIES[0]], COLORS[SERIES[0]])
     label(ax, x + 1.43, y + 0.1, "held by A, free by then (B: orange)", align="left", size=8.5)
     label(ax, x + 3.95, y + 0.1, "×  lacked     blank: to spare", align="left", size=8.5)
     save(fig, "week_3_day_6_pages")
@@ -182,12 +182,12 @@ def _spare() -> None:
 def _panel(ax: Axes, left: float, title: str, budget: PageBudget, free: int, held: Sequence[int]) -> None:
     cell, top, start = 0.215, 1.75, left + 0.3
     label(ax, left, top + 0.72, title, align="left", bold=True, size=9)
-    label(ax, start, top + 0.42, "finds", align="left", size=8, colour="muted")
-    label(ax, left + 2.52, top + 0.42, "spare", size=8, colour="muted")
-    label(ax, left + 3.0, top + 0.42, "may take", size=8, colour="muted")
+    label(ax, start, top + 0.42, "finds", align="left", size=8, color="muted")
+    label(ax, left + 2.52, top + 0.42, "spare", size=8, color="muted")
+    label(ax, left + 3.0, top + 0.42, "may take", size=8, color="muted")
     for place, holds in enumerate(held):
         y = top - place * 0.52
-        label(ax, left + 0.1, y + cell / 2, NAMES[place], bold=True, colour=SERIES[place], size=10)
+        label(ax, left + 0.1, y + cell / 2, NAMES[place], bold=True, color=SERIES[place], size=10)
         owners: list[int | None] = [None] * free
         owners += [n for n in range(place) for _ in range(held[n])]
         lacks = MOST[place] - holds
@@ -195,14 +195,14 @@ def _panel(ax: Axes, left: float, title: str, budget: PageBudget, free: int, hel
         for n, owner in enumerate(owners):
             x = start + n * cell
             name = "ink" if owner is None else SERIES[owner]
-            line = COLOURS["muted"] if owner is None else COLOURS[name]
+            line = COLORS["muted"] if owner is None else COLORS[name]
             _box(ax, x, y, cell, cell, PALE[name], line)
             if n < lacks:
                 label(ax, x + cell / 2, y + cell / 2 - 0.01, "×", size=9)
         label(ax, left + 2.52, y + cell / 2, str(budget.spare[place]), bold=True, size=9.5)
         label(ax, left + 3.0, y + cell / 2, str(budget.limit(place)), bold=True, size=9.5)
         words = f"holds {holds} of {MOST[place]}, lacks {lacks}"
-        label(ax, start, y - 0.11, words, align="left", size=7.5, colour="muted")
+        label(ax, start, y - 0.11, words, align="left", size=7.5, color="muted")
 
 
 def _box(ax: Axes, x: float, y: float, width: float, height: float, face: str, edge: str) -> None:
@@ -215,8 +215,8 @@ def _empty(ax: Axes, x: float, y: float, width: float, height: float) -> None:
             (x, y),
             width,
             height,
-            facecolor=COLOURS["paper"],
-            edgecolor=COLOURS["line"],
+            facecolor=COLORS["paper"],
+            edgecolor=COLORS["line"],
             linewidth=0.9,
             linestyle=(0, (2, 2)),
             zorder=0.7,

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
-from style import COLOURS, PALE, arrow, diagram, label, save
+from style import COLORS, PALE, arrow, diagram, label, save
 
 from tiny_llm.batch import Request
 from tiny_llm.paged.pool import KvPool
@@ -19,7 +19,7 @@ from tiny_llm.ragged.decode_state import DecodeState
 from tiny_llm.ragged.sampling_state import SamplingState
 
 P, N, SLOTS, CAPACITY = 4, 8, 2, 8
-COLOUR = {"A": "blue", "B": "orange", "C": "green", "D": "purple"}
+COLOR = {"A": "blue", "B": "orange", "C": "green", "D": "purple"}
 LEFT, WIDTH = 1.42, 0.78
 
 
@@ -112,17 +112,17 @@ def draw() -> None:
     moments = record()
     fig, ax = diagram(height=4.55)
     tops = {"clients": 3.72, "handed on": 3.2, "queue": 2.68, "slot 0": 2.16, "slot 1": 1.76, "pages": 0.2}
-    label(ax, 0.1, 4.32, "step", align="left", size=8.5, colour="muted")
+    label(ax, 0.1, 4.32, "step", align="left", size=8.5, color="muted")
     for name, y in tops.items():
         if name != "pages":
             label(ax, 0.1, y + 0.16, name, align="left", bold=True, size=8.5)
     label(ax, 0.1, 1.38, "pages", align="left", bold=True, size=8.5)
-    label(ax, 0.1, 3.2, "tokens chosen", align="left", size=7.5, colour="muted")
+    label(ax, 0.1, 3.2, "tokens chosen", align="left", size=7.5, color="muted")
     for y, text in ((1.18, "who holds which,"), (1.02, "before anybody"), (0.86, "leaves")):
-        label(ax, 0.1, y, text, align="left", size=7.5, colour="muted")
+        label(ax, 0.1, y, text, align="left", size=7.5, color="muted")
     for n, moment in enumerate(moments):
         x = LEFT + n * WIDTH
-        label(ax, x + (WIDTH - 0.1) / 2, 4.32, str(n + 1), size=8.5, colour="muted")
+        label(ax, x + (WIDTH - 0.1) / 2, 4.32, str(n + 1), size=8.5, color="muted")
         _clients(ax, x, tops, moment)
         _cells(ax, x, tops["queue"], moment.waiting)
         for slot, (name, count) in enumerate(moment.issued):
@@ -134,7 +134,7 @@ def draw() -> None:
     first = LEFT - 0.34
     for n, name in enumerate("ABC"):
         _mark(ax, first + (n - 1) * 0.17, tops["clients"] + 0.3, name)
-    label(ax, first, tops["clients"] + 0.1, "submit", size=7.5, colour="muted")
+    label(ax, first, tops["clients"] + 0.1, "submit", size=7.5, color="muted")
     save(fig, "week_3_day_7")
 
 
@@ -143,15 +143,13 @@ def _clients(ax: Axes, x: float, tops: dict[str, float], moment: Moment) -> None
     places = {name: x + 0.14 + 0.2 * n for n, name in enumerate(dict.fromkeys(moment.told))}
     for name, at in places.items():
         _mark(ax, at, tops["handed on"] + 0.16, name)
-        arrow(ax, (at, tops["handed on"] + 0.27), (at, tops["clients"] + 0.08), colour=COLOUR[name])
+        arrow(ax, (at, tops["handed on"] + 0.27), (at, tops["clients"] + 0.08), color=COLOR[name])
         if name in moment.ended:
-            label(ax, at, tops["clients"] + 0.2, "end", size=7.5, colour=COLOUR[name], bold=True)
+            label(ax, at, tops["clients"] + 0.2, "end", size=7.5, color=COLOR[name], bold=True)
         if name in moment.cancelled:
-            label(ax, at + 0.1, tops["clients"] + 0.2, "cancel", size=7.5, colour="red", bold=True)
+            label(ax, at + 0.1, tops["clients"] + 0.2, "cancel", size=7.5, color="red", bold=True)
     for name in moment.arrived:
-        label(
-            ax, x + 0.34, tops["clients"] + 0.42, f"submit {name}", size=7.5, colour=COLOUR[name], bold=True
-        )
+        label(ax, x + 0.34, tops["clients"] + 0.42, f"submit {name}", size=7.5, color=COLOR[name], bold=True)
 
 
 def _cells(ax: Axes, x: float, y: float, names: list[str]) -> None:
@@ -161,20 +159,20 @@ def _cells(ax: Axes, x: float, y: float, names: list[str]) -> None:
 
 
 def _mark(ax: Axes, x: float, y: float, name: str) -> None:
-    label(ax, x, y, name, size=8.5, colour=COLOUR[name], bold=True)
+    label(ax, x, y, name, size=8.5, color=COLOR[name], bold=True)
 
 
 def _cell(ax: Axes, x: float, y: float, width: float, height: float, name: str, text: str) -> None:
-    colour = COLOUR.get(name, "")
+    color = COLOR.get(name, "")
     ax.add_patch(
         Rectangle(
             (x, y),
             width,
             height,
-            facecolor=PALE[colour] if colour else COLOURS["paper"],
-            edgecolor=COLOURS[colour or "line"],
+            facecolor=PALE[color] if color else COLORS["paper"],
+            edgecolor=COLORS[color or "line"],
             linewidth=0.9,
-            linestyle="-" if colour else (0, (2, 2)),
+            linestyle="-" if color else (0, (2, 2)),
         )
     )
     if text:

@@ -20,7 +20,7 @@ def greedy(logits: Tensor, token_ids: Sequence[int] = ()) -> int:
 
     Args:
         logits: [V].
-        token_ids: the ids so far. Greedy choice doesn't look at them; other ways of choosing do.
+        token_ids: the ids so far, which the greedy choice ignores. A sampler, called in the same way, needs them.
     """
     return int(torch.argmax(logits))
 
@@ -113,10 +113,10 @@ class StreamDecoder:
     """Turns token ids into text as they arrive.
 
     The bytes of one character can be spread over several tokens (an emoji, a Chinese character). Until the last of
-    them has arrived, the tokenizer decodes what there is to the replacement character U+FFFD, which must not be
+    them has arrived, the tokenizer decodes the first ones to the replacement character U+FFFD, which must not be
     shown.
 
-    Put together, what :meth:`push` and :meth:`flush` return is what ``tokenizer.decode`` makes of all the ids.
+    Joined together, the texts that :meth:`push` and :meth:`flush` return equal ``tokenizer.decode`` of all the ids.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -135,16 +135,16 @@ class StreamDecoder:
         return text
 
     def flush(self) -> str:
-        """End the text: return what is still held back, replacement characters and all, and start afresh."""
+        """End the text: return the text still held back, with its replacement characters, and forget all ids."""
         text = self._new_text()
         self.shown, self.held = [], []
         return text
 
     def _new_text(self) -> str:
-        """What the held ids add to the text, "" when nothing is held.
+        """The text that the held ids add, "" when no id is held.
 
-        They are decoded together with the piece before them: some tokenizers drop the space in front of the first
-        id that they are given. Older ids are not decoded again, so that a long text costs no more per id.
+        They are decoded together with the ids of the piece before them: some tokenizers drop the space in front of
+        the first id that they decode. Older ids are not decoded again, so an id costs no more in a long text.
         """
         before = self.tokenizer.decode(self.shown)
         return self.tokenizer.decode(self.shown + self.held)[len(before) :]

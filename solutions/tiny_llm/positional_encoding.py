@@ -1,7 +1,7 @@
 """Rotary position embeddings (Days 1.2 and 2.6).
 
-Each pair of numbers in a head is turned by an angle that grows with the token's position. What attention then
-sees of two tokens depends only on how far apart they are.
+Each pair of numbers in a head is turned by an angle that grows with the token's position. The score of a
+query and a key then depends only on how far apart their tokens are.
 
 Source: Su et al. 2021, "RoFormer: Enhanced Transformer with Rotary Position Embedding".
 """
@@ -24,7 +24,8 @@ def rope_tables(head_dim: int, max_positions: int, base: float) -> tuple[np.ndar
     Args:
         head_dim: D, even.
         max_positions: how many positions, from 0.
-        base: how slowly the slowest pair turns: 10,000 in the paper, up to 1,000,000 in newer models.
+        base: the larger it is, the more slowly the later pairs turn: 10,000 in the paper, up to 1,000,000 in newer
+            models.
 
     Returns:
         cos and sin, NumPy float32 [max_positions, D/2] each. The angles are computed in float64: in float32 they
@@ -84,7 +85,7 @@ class RoPE:
             head_dim: D, even.
             max_positions: positions 0 … max_positions − 1 can be asked for.
             base: see :func:`rope_tables`.
-            interleaved: which pairing; False is half-split.
+            interleaved: True for the interleaved pairing, False for half-split.
             device: where the table lies.
         """
         self.max_positions = max_positions
@@ -116,7 +117,7 @@ class RoPE:
         """Turn ``x`` [B, L, H, D] by ``angles`` in this object's pairing.
 
         Raises:
-            ValueError: there are not as many positions as tokens, or neither one row of them nor B.
+            ValueError: there are not as many positions as tokens, or ``angles`` has neither 1 row nor B rows.
         """
         cos, sin = angles
         if cos.shape[0] not in (1, x.shape[0]):
@@ -145,7 +146,7 @@ class RoPE:
         rows = [self._angles_for_slice(row) for row in positions]
         lengths = [cos.shape[1] for cos, _ in rows]
         if len(set(lengths)) > 1:
-            raise ValueError(f"all rows need equally many positions; these have {lengths}")
+            raise ValueError(f"all rows need the same number of positions; these have {lengths}")
         return torch.cat([cos for cos, _ in rows]), torch.cat([sin for _, sin in rows])
 
     def _angles_for_tokens(self, positions: Tensor) -> Angles:

@@ -1,7 +1,7 @@
 """Choosing the next token (Day 1.7).
 
-The order is fixed: repetition penalty, temperature, top-k, top-p, min-p, draw. Each filter sees what the one
-before it left over.
+The order is fixed: repetition penalty, temperature, top-k, top-p, min-p, draw. Each filter gets the
+scores that the filter before it returned.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from tiny_llm.generate import greedy
 
 @dataclass(frozen=True)
 class SamplingParams:
-    """How one request wants its tokens chosen. The defaults switch everything off: greedy choice.
+    """The sampling settings of one request. With the defaults the choice is greedy.
 
     Raises:
-        ValueError: a value is out of range or of another type; the message names it, its value and what is wanted.
+        ValueError: a value is out of range or of another type; the message gives the field, its value and the range.
     """
 
     temperature: float = 0.0  # 0 is greedy; below 1 sharper, above 1 flatter
-    top_k: int = 0  # keep the k best; 0 keeps all
-    top_p: float = 1.0  # keep the fewest that reach this probability together; 1 keeps all
-    min_p: float = 0.0  # drop what is less likely than this share of the best; 0 keeps all
+    top_k: int = 0  # keep the k best tokens; 0 keeps all
+    top_p: float = 1.0  # keep the fewest tokens that reach this probability together; 1 keeps all
+    min_p: float = 0.0  # drop tokens less likely than this share of the best token; 0 keeps all
     repetition_penalty: float = 1.0  # above 1 makes tokens that have occurred less likely
     seed: int | None = None  # the same seed draws the same tokens; None draws differently each time
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense: out of range, NaN, infinity, a bool or a string for a number."""
+        """Refuse every value out of range, NaN, infinity, and a bool or a string in place of a number."""
         temperature, penalty = self.temperature, self.repetition_penalty
         self._require(
             "temperature", _is_number(temperature) and 0 <= temperature < math.inf, "a number, 0 or more"
@@ -67,7 +67,7 @@ def apply_repetition_penalty(logits: Tensor, token_ids: Sequence[int], penalty: 
 
     Args:
         logits: [V]; left as it is.
-        token_ids: prompt and output so far. A token that occurs twice is penalised once.
+        token_ids: prompt and output so far. A token that occurs twice is penalized once.
         penalty: 1 changes nothing.
 
     Returns:
@@ -129,7 +129,7 @@ def keep_min_p(logits: Tensor, min_p: float) -> Tensor:
 
     Args:
         logits: [V].
-        min_p: 0 keeps all; 1 keeps only the most likely.
+        min_p: 0 keeps all tokens; 1 keeps only the most likely, and tokens with exactly the same score.
 
     Source: Nguyen et al. 2024, "Turning Up the Heat: Min-p Sampling".
     """
@@ -140,7 +140,7 @@ def keep_min_p(logits: Tensor, min_p: float) -> Tensor:
 
 
 def _keep(logits: Tensor, ids: Tensor) -> Tensor:
-    """A copy of ``logits`` [V] with −inf everywhere but at ``ids`` [how many stay]."""
+    """A copy of ``logits`` [V] with −inf everywhere but at ``ids`` [K]."""
     kept = torch.full_like(logits, -math.inf)
     kept[ids] = logits[ids]
     return kept
@@ -157,7 +157,7 @@ def draw(logits: Tensor, uniform: float) -> int:
         uniform: a random number, 0 ≤ uniform < 1.
     """
     cumulative = torch.softmax(logits.cpu().double(), dim=0).cumsum(dim=0)
-    # Rounding leaves the sum near 1, not at it; compare with the sum itself, and from strictly below.
+    # Rounding leaves the last sum near 1, not at 1: scale by that sum, and stay strictly below it.
     total = float(cumulative[-1])
     target = min(uniform * total, math.nextafter(total, 0))
     return int(torch.searchsorted(cumulative, target, right=True))
@@ -166,8 +166,8 @@ def draw(logits: Tensor, uniform: float) -> int:
 class Sampler:
     """Chooses the tokens of one request.
 
-    It has a random generator of its own and takes one number from it per token, so that a request with a seed
-    gets the same draws whatever else runs beside it.
+    It has a random generator of its own and takes one number from it per token, so a request with a seed
+    gets the same draws whichever other requests run beside it.
     """
 
     def __init__(self, params: SamplingParams) -> None:
@@ -178,8 +178,8 @@ class Sampler:
     def __call__(self, logits: Tensor, token_ids: Sequence[int] = ()) -> int:
         """Choose the next token: penalty, temperature, top-k, top-p, min-p, draw.
 
-        At temperature 0 it is the highest score after the penalty, with the lowest id on ties, and no random
-        number is taken.
+        At temperature 0 the token with the highest score after the penalty is chosen (of equal scores, the lowest
+        id), and no random number is taken.
 
         Args:
             logits: [V], any float dtype, any device; left as it is. All arithmetic is float64, on the CPU.

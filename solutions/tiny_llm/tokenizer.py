@@ -5,9 +5,9 @@
     tokenizer.encode_chat([{"role": "user", "content": "Name three fruits."}])
 
 A model's vocabulary holds *control tokens* beside the ordinary ones: `<|im_end|>` ends a turn, `<|im_start|>` starts
-one. Who may write them? `encode` takes them from its text, so that a raw prompt can spell out a whole conversation.
-`encode_chat` takes them from the chat template only: a message that contains the letters `<|im_end|>` is a message
-about those letters, and can't end its own turn to speak in somebody else's name.
+one. `encode` accepts them in its text, so that a raw prompt can spell out a whole conversation. `encode_chat` accepts
+them from the chat template only: a message that contains the letters `<|im_end|>` is a message about those letters,
+and can't end its own turn to go on in the role of another speaker.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Tokenizer:
 
     @property
     def vocab_size(self) -> int:
-        """How many tokens there are. A model's embedding may have more rows, which stand for nothing."""
+        """The number of tokens. A model's embedding may have more rows; no token belongs to the rest."""
         return self._backend.get_vocab_size()
 
     def encode(self, text: str, control_tokens: bool = True) -> list[int]:
@@ -64,8 +64,8 @@ class Tokenizer:
 
         Args:
             text: any text.
-            control_tokens: whether `<|im_end|>` and the like stand for the control tokens of that name. Say False
-                for text that you don't trust, and they are letters like any other.
+            control_tokens: whether `<|im_end|>` and the like stand for the control tokens of that name. Pass False
+                for text that you don't trust: they are then letters like any other.
         """
         backend = self._backend if control_tokens else self._literal_backend
         return backend.encode(text).ids
@@ -79,7 +79,7 @@ class Tokenizer:
 
         Args:
             messages: the turns so far.
-            variables: what this template can be asked for, such as `enable_thinking=False` for Qwen3.
+            variables: the variables of this template, such as `enable_thinking=False` for Qwen3.
 
         Raises:
             WeightsError: the model has no template, or the template refuses these messages.
@@ -91,7 +91,7 @@ class Tokenizer:
     def encode_chat(self, messages: Sequence[Message], **variables: Any) -> list[int]:
         """The ids of the conversation, up to where the answer begins. See `chat`.
 
-        Control tokens that the template writes are control tokens; those that a message spells are letters.
+        The template's control tokens are control tokens; the same spelling in a message is letters.
         """
         mark = _unused_character(messages)
         text = self.chat([_break_up(m, self._control_pattern, mark) for m in messages], **variables)
@@ -136,7 +136,7 @@ def _unused_character(messages: Sequence[Message]) -> str:
 
 
 def _break_up(value: Any, control: re.Pattern[str], mark: str) -> Any:
-    """The message with a mark after each letter of every spelled-out control token, so that none is recognised."""
+    """The message with a mark after each letter of every spelled-out control token, so that none is recognized."""
     if isinstance(value, str):
         return control.sub(lambda match: "".join(letter + mark for letter in match[0]), value)
     if isinstance(value, Mapping):

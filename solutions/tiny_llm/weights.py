@@ -4,7 +4,7 @@
     weights.tensor("norm.weight")      # [E]
     weights.linear("blocks.0.qkv")     # a Linear, or a QuantizedLinear; with its bias where the model has one
 
-Every supported family comes out under the same names and in the same form, whatever the file calls it:
+Every supported family comes out under the same names and in the same form, whatever the names in its file:
 
     embedding.weight                [V, E]
     blocks.{i}.attention_norm.weight [E]
@@ -47,11 +47,11 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 @dataclass(frozen=True)
 class Weights:
-    """A model's config and its tensors by name, on one device; all that aren't in 4 bits are of one dtype."""
+    """A model's config and its tensors by name, on one device; the tensors in floats all have one dtype."""
 
     config: ModelConfig
     tensors: Mapping[str, Converted]
-    matmul: Matmul = DequantizedMatmul  # the way to multiply by those in 4 bits
+    matmul: Matmul = DequantizedMatmul  # the way to multiply by weights in 4 bits
 
     @property
     def nbytes(self) -> int:
@@ -62,7 +62,7 @@ class Weights:
         """The tensor of that name, in floats.
 
         Raises:
-            WeightsError: this model has none, or has it in 4 bits.
+            WeightsError: this model has no tensor of that name, or has it in 4 bits.
         """
         found = self._find(name)
         if isinstance(found, QuantizedTensor):
@@ -110,10 +110,10 @@ def load_weights(
     Args:
         source: `smollm2-135m` (installed with the course), the path of a .gguf file, the path of a Hugging Face
             folder with safetensors, or a hub id such as `HuggingFaceTB/SmolLM2-360M-Instruct`.
-        dtype: what the tensors are in afterwards: "float32", "bfloat16" or "float16".
+        dtype: the dtype of the loaded tensors: "float32", "bfloat16" or "float16".
         device: "cpu", "cuda" or "mps".
-        bits: 4 for the matrices of the blocks in 4 bits a weight, in groups of 32. Those that a GGUF file has in
-            Q4_1 or Q4_0 are taken over as they are. None for everything in `dtype`.
+        bits: 4 for the matrices of the blocks in 4 bits per weight, in groups of 32. Matrices that a GGUF file
+            has in Q4_1 or Q4_0 are taken over as they are. None for everything in `dtype`.
         matmul: with `bits`, the way to multiply by those matrices, by its name in `kernels/matmul_backends.py`.
 
     A GGUF file is dequantized once and the result kept in the user's cache folder (see `loading/cache.py`). A

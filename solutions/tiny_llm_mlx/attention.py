@@ -14,11 +14,11 @@ import mlx.core as mx
 def softmax(x: mx.array, axis: int = -1) -> mx.array:
     """Turn scores into weights: positive numbers that sum to 1 along one axis.
 
-    A row whose scores are all −inf (a query that may see nothing) gets weights of 0, not NaN.
+    A row in which every score is −inf (its query may see no key) gets weights of 0, not NaN.
 
     Args:
-        x: scores, any shape; −inf marks what must get no weight.
-        axis: the axis to normalise over.
+        x: scores, any shape; a score of −inf gets no weight.
+        axis: the axis along which the weights sum to 1.
 
     Returns:
         An array of the shape and dtype of ``x``. Computed in float32, rounded once.
@@ -146,7 +146,7 @@ def causal_mask(L: int, S: int, like: mx.array | None = None) -> mx.array:
     """The mask under which the last L of S tokens see themselves and what came before them.
 
     It is aligned at the bottom right: the last query sees all S keys, and query i sees keys 0 … S − L + i.
-    Where L > S, the first L − S queries see nothing.
+    Where L > S, the first L − S queries see no key.
 
     Args:
         L: how many queries.
@@ -167,7 +167,7 @@ def scaled_dot_product_attention_grouped(
     scale: float | None = None,
     mask: mx.array | None = None,
 ) -> mx.array:
-    """Attention in which H query heads share Hkv key-value heads, H/Hkv neighbours to each.
+    """Attention in which H query heads share Hkv key-value heads, one for each H/Hkv neighbors.
 
     Query head h reads key-value head h // (H/Hkv). Keys and values are not copied.
 

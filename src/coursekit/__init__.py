@@ -1,0 +1,1 @@
+"""The learner's tool: for those who take the course."""

@@ -1,6 +1,24 @@
-"""`python -m coursekit <command>`: what every `pdm run` command of the course calls."""
+"""`python -m coursekit <command>`: the learner's commands, which `pdm run` calls."""
 
-from coursekit.cli import run
+from coursekit.cli import Command, run
+
+COMMANDS = {
+    "test": Command(
+        "coursekit.running.runner:run_tests",
+        "test your code: the day that you name, or every day begun",
+    ),
+    "test-solution": Command(
+        "coursekit.running.runner:run_suite", "run the whole test suite on the reference"
+    ),
+    "hint": Command("coursekit.learner.hint:hint", "show the next of a task's three hints"),
+    "progress": Command("coursekit.learner.progress:progress", "show the whole course on one screen"),
+    "reset": Command(
+        "coursekit.learner.reset:reset", "put a day's or a task's stubs back, keeping a copy of your code"
+    ),
+    "catch-up": Command(
+        "coursekit.learner.catch_up:catch_up", "borrow from the reference what earlier days still lack"
+    ),
+}
 
 if __name__ == "__main__":
-    run()
+    run(COMMANDS)

@@ -16,14 +16,15 @@ from torch import Tensor
 def softmax(x: Tensor, axis: int = -1) -> Tensor:
     """Turn scores into weights: positive numbers that sum to 1 along one axis.
 
-    A row whose scores are all −inf (a query that may see nothing) gets weights of 0, not NaN.
+    A row in which every score is −inf (its query may see no key) gets weights of 0, not NaN.
 
     Args:
-        x: scores, any shape; −inf marks what must get no weight.
-        axis: the axis to normalise over.
+        x: scores, any shape; a score of −inf gets no weight.
+        axis: the axis along which the weights sum to 1.
 
     Returns:
-        An array of the shape and dtype of ``x``. Computed in float32, or in float64 if ``x`` is, and rounded once.
+        An array of the shape and dtype of ``x``. Computed in float32, or in float64 if ``x`` is float64,
+        and rounded once.
 
     Source: Vaswani et al. 2017, "Attention Is All You Need", equation 1.
     """
@@ -125,7 +126,7 @@ def causal_mask(L: int, S: int, like: Tensor | None = None) -> Tensor:
     """The mask under which the last L of S tokens see themselves and what came before them.
 
     It is aligned at the bottom right: the last query sees all S keys, and query i sees keys 0 … S − L + i.
-    Where L > S, the first L − S queries see nothing.
+    Where L > S, the first L − S queries see no key.
 
     Args:
         L: how many queries.
@@ -143,13 +144,13 @@ def batched_causal_mask(
 ) -> Tensor:
     """The mask of a batch whose rows are aligned on the right: row b's own tokens are its last ``lengths[b]`` keys.
 
-    Each row sees its own tokens as in :func:`causal_mask`, and nothing of the padding on their left. A row of
-    length 0 sees nothing.
+    Each row sees its own tokens as in :func:`causal_mask`, and none of the padding on their left. A row of
+    length 0 sees no key.
 
     Args:
         L: how many queries each row has.
         lengths: how many keys each of the B rows has, new tokens included.
-        S: columns, at least the greatest length; just that when None.
+        S: how many columns the mask has, at least the greatest length; None means the greatest length.
         like: the mask takes this array's dtype and device; float32 on the default device when None.
 
     Returns:
@@ -165,7 +166,7 @@ def scaled_dot_product_attention_grouped(
     scale: float | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """Attention in which H query heads share Hkv key-value heads, H/Hkv neighbours to each.
+    """Attention in which H query heads share Hkv key-value heads, one for each H/Hkv neighbors.
 
     Query head h reads key-value head h // (H/Hkv). Keys and values are not copied.
 

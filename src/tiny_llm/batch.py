@@ -3,72 +3,45 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 
 import torch
-from torch import Tensor
 
-from tiny_llm.generate import Sample, greedy
 from tiny_llm.kv_cache import FullKvCache
 from tiny_llm.model import Transformer
+from tiny_llm.request import Request
 from tiny_llm.static_batch import Batch
 
 
-@dataclass(eq=False)
-class Request:
-    """One prompt on its way through the engine. Two requests are two, even where all they hold is equal."""
+class Prefill:
+    """A request whose prompt is being computed, and the caches that hold what is computed of it."""
 
-    prompt_ids: Sequence[int]
-    max_tokens: int
-    end_ids: Collection[int] = ()
-    sample: Sample = greedy
-    output: list[int] = field(default_factory=list)  # the tokens generated so far
-    error: str | None = None  # why the request was refused; None if it was not
-    computed: int = 0  # tokens of the prompt that the caches hold
-    caches: list[FullKvCache] = field(default_factory=list)  # one a layer, until it has a slot
+    def __init__(self, request: Request, model: Transformer) -> None:
+        """Start with nothing computed."""
+        self.request = request
+        self.model = model
+        self.caches = [FullKvCache() for _ in range(model.config.num_layers)]  # one per layer
 
     @property
-    def ready(self) -> bool:
-        """Whether the whole prompt is computed; the first token of the output comes with its last chunk."""
-        raise NotImplementedError("Week 2 Day 7 Task 1: A request")
-
-    @property
-    def position(self) -> int:
-        """Where the newest token of the output stands; no cache holds it yet."""
-        raise NotImplementedError("Week 2 Day 7 Task 1: A request")
-
-    def refusal(self, max_positions: int) -> str | None:
-        """Why this request can't ever run, or None.
-
-        The prompt must leave at least one position free. A request that will run out of positions later may run: it
-        ends there.
-
-        Args:
-            max_positions: what prompt and output together may use.
-        """
-        raise NotImplementedError("Week 2 Day 7 Task 1: A request")
-
-    def finished(self, max_positions: int) -> bool:
-        """Whether the output is complete: ``max_tokens``, an end token, or all positions used."""
-        raise NotImplementedError("Week 2 Day 7 Task 1: A request")
-
-    def accept(self, logits: Tensor) -> None:
-        """Choose the next token from its logits [V] and append it to the output."""
-        raise NotImplementedError("Week 2 Day 7 Task 1: A request")
+    def computed(self) -> int:
+        """How many tokens of the prompt the caches hold."""
+        return self.caches[0].length
 
     def next_chunk(self, chunk_size: int | None) -> slice:
-        """Which tokens of the prompt to compute next: at most ``chunk_size`` of them; all that are left if None."""
-        raise NotImplementedError("Week 2 Day 7 Task 2: Prefill, whole and in chunks")
-
-    def try_prefill(self, model: Transformer, chunk_size: int | None = None) -> bool:
-        """Compute one chunk of the prompt, into ``caches``; with the last one, accept the first token.
-
-        The head runs only after the last chunk, on its last row. A request that is ready must not be prefilled again.
+        """Which tokens of the prompt come next.
 
         Args:
-            model: the model.
-            chunk_size: how many tokens at most; None: the whole prompt at once.
+            chunk_size: how many of them at most; None for all that are left.
+        """
+        raise NotImplementedError("Week 2 Day 7 Task 2: Prefill, whole and in chunks")
+
+    def try_prefill(self, chunk_size: int | None = None) -> bool:
+        """Compute the next chunk of the prompt; after the last one, let the request accept its first token.
+
+        The head runs only after the last chunk, on its last row. A prompt that is done must not be prefilled again.
+
+        Args:
+            chunk_size: how many tokens at most; None for the whole prompt at once.
 
         Returns:
             whether the prompt is done.
@@ -76,11 +49,11 @@ class Request:
         raise NotImplementedError("Week 2 Day 7 Task 2: Prefill, whole and in chunks")
 
 
-Observer = Callable[[Sequence[Request | None], Request | None], None]
-"""Looks on after each step, with two arguments (the same request is in both in the step in which it takes a slot):
+Observer = Callable[[Sequence[Request | None], Prefill | None], None]
+"""Is called after each step, with two arguments (one request is in both in the step in which it takes a slot):
 
 - a new list of the requests that were decoded in this step, slot by slot, also those that finished; None: idle;
-- the request whose turn at prefilling it was: it has a chunk more now, or its last one waits for a slot. Or None.
+- the prefill whose turn it was: it has a chunk more now, or its last chunk waits for a slot. None if there is none.
 """
 
 
@@ -99,7 +72,7 @@ def batch_generate(
 
     Args:
         model: the model.
-        requests: what to generate. One that can't ever run gets its ``error`` set and stays without output; the
+        requests: what to generate. A request that can't ever run gets its ``error`` set and stays without output; the
             others go on.
         max_slots: how many requests are decoded together at most.
         chunk_size: how many tokens of a prompt are computed in a step at most; None for whole prompts.
@@ -114,22 +87,20 @@ def batch_generate(
     raise NotImplementedError("Week 2 Day 7 Task 4: Continuous batching")
 
 
-def advance(
-    batch: Batch, slots: list[Request | None], request: Request, chunk_size: int | None
-) -> Request | None:
+def prefill_step(
+    batch: Batch, slots: list[Request | None], prefill: Prefill, chunk_size: int | None
+) -> Prefill | None:
     """Bring a request one step closer to its slot: a chunk of its prompt, and with the last chunk a slot.
 
-    The last chunk brings the first token, and the second must follow at once: so it waits, while no slot is idle.
-
-    A request that takes a slot, or finishes without one, lets go of its caches: the slot alone holds them then, and
-    nobody once it is idle again.
+    The last chunk brings the first token, and the second must follow at once: so it waits while no slot is idle.
+    A request that takes a slot hands its caches over: from then on the slot alone holds them.
 
     Returns:
-        the request, if it needs another step; None if it has a slot now, or has finished without one.
+        the prefill, if it needs another step; None if its request has a slot now, or has finished without one.
     """
     raise NotImplementedError("Week 2 Day 7 Task 3: One step")
 
 
 def decode_slots(batch: Batch, slots: list[Request | None]) -> None:
-    """Give every request in a slot its next token; whoever has finished leaves."""
+    """Give every request in a slot its next token; a request that has finished leaves its slot."""
     raise NotImplementedError("Week 2 Day 7 Task 3: One step")

@@ -1,4 +1,4 @@
-"""What a model is: sizes, and the few switches in which the Llama, Qwen2 and Qwen3 families differ."""
+"""The configuration of a model: its sizes, and the points in which the Llama, Qwen2 and Qwen3 families differ."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ARCHITECTURES = ("llama", "qwen2", "qwen3")
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The shape of one model. Built by `load_weights` from what the model's own files say."""
+    """The configuration of one model. `load_weights` builds it from the model's own files."""
 
     architecture: str  # one of ARCHITECTURES
     num_layers: int  # transformer blocks
@@ -24,7 +24,7 @@ class ModelConfig:
     head_dim: int  # D, the width of one head; need not be hidden_size / num_heads
     feed_forward_size: int  # F, the width inside the MLP
     vocab_size: int  # V, rows of the embedding
-    norm_eps: float  # what RMSNorm adds to the mean square
+    norm_eps: float  # the number that RMSNorm adds to the mean square
     rope_base: float  # the base of the rotary frequencies
     max_positions: int  # the longest sequence that the model was made for, in tokens
     tied_embeddings: bool  # the head is the embedding's own matrix
@@ -34,7 +34,7 @@ class ModelConfig:
     end_ids: tuple[int, ...]  # tokens that the model's files declare as the end; a tokenizer may know more
 
     def __post_init__(self) -> None:
-        """Refuse what no model can have.
+        """Check the fields.
 
         Raises:
             WeightsError: an unknown architecture, a size that isn't a whole number above 0, heads that don't
@@ -71,7 +71,7 @@ class ModelConfig:
 
     @classmethod
     def from_json(cls, text: str) -> ModelConfig:
-        """What `to_json` wrote.
+        """The config that `to_json` wrote.
 
         Raises:
             ValueError, TypeError: the text isn't JSON, or has other fields than this class.

@@ -34,7 +34,7 @@ class Attention:
         Args:
             qkv: [..., E] → [..., (H + 2·Hkv)·D]: all query heads, then all key heads, then all value heads.
             out: [..., H·D] → [..., E].
-            rope: turns queries and keys to their positions.
+            rope: rotates queries and keys by the angles of their positions.
             num_heads: H. num_kv_heads: Hkv. head_dim: D.
             query_norm: applied to each query head before the rotation (Qwen3), or None; key_norm likewise.
         """
@@ -49,7 +49,7 @@ class Attention:
         self.key_norm = key_norm
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Compute queries, keys and values, normalised where the model asks for it but not rotated yet.
+        """Compute queries, keys and values, normalized if the model has such norms, and not rotated yet.
 
         Args:
             x: [B, L, E].
@@ -65,7 +65,7 @@ class Attention:
         Args:
             x: [B, L, E].
             angles: cos and sin for the positions of the L tokens, from :meth:`RoPE.angles`.
-            cache: what this layer knows of earlier tokens.
+            cache: the cache of this layer, which knows the earlier tokens.
 
         Returns:
             [B, L, E].
@@ -74,10 +74,10 @@ class Attention:
 
 
 class TransformerBlock:
-    """One layer: attention and MLP, each on a normalised copy of the stream, each added back to it."""
+    """One layer: attention and MLP, each on a normalized copy of the stream, each added back to it."""
 
     def __init__(self, attention_norm: RMSNorm, attention: Attention, mlp_norm: RMSNorm, mlp: MLP) -> None:
-        """Hold the four parts."""
+        """Hold the parts."""
         self.attention_norm = attention_norm
         self.attention = attention
         self.mlp_norm = mlp_norm
@@ -143,7 +143,7 @@ class Transformer:
             [B, L, E]: for each token, the vector from which the next token is predicted.
 
         Raises:
-            ValueError: there are not as many caches as layers (raised before any of them has taken anything in),
+            ValueError: there are not as many caches as layers (raised before any cache has taken in a token),
                 or not as many positions as tokens.
         """
         raise NotImplementedError("Week 1 Day 5 Task 4: The transformer")

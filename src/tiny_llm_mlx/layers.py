@@ -31,7 +31,7 @@ class RMSNorm:
     """
 
     def __init__(self, weight: mx.array, eps: float = 1e-6) -> None:
-        """Hold the weight [E] and the small number that keeps a vector of zeros from dividing by zero."""
+        """Hold the weight [E] and eps, which keeps a vector of zeros from being divided by zero."""
         self.weight = weight
         self.eps = eps
 
@@ -42,13 +42,13 @@ class RMSNorm:
             x: [..., E].
 
         Returns:
-            [..., E], in the dtype of ``x``. The squares are summed in float32 even when ``x`` is smaller.
+            [..., E], in the dtype of ``x``. The squares, their mean and the root are computed in float32.
         """
         raise NotImplementedError("Week 1 Day 4 Task 1: RMSNorm")
 
 
 def silu(x: mx.array) -> mx.array:
-    """x · sigmoid(x), element by element; any shape, same dtype. Source: Elfwing et al. 2017."""
+    """x · sigmoid(x), element by element; any shape, same dtype. Source: Hendrycks and Gimpel 2016."""
     raise NotImplementedError("Week 1 Day 4 Task 2: SwiGLU")
 
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 
-from coursekit.programs.memory import held_bytes
+from coursekit.checking.memory import held_bytes
 
 
 def test_arrays_are_found_in_objects_containers_methods_and_closures() -> None:

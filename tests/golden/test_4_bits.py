@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from rich.console import Console
 
+from coursekit.checking.memory import held_bytes
 from coursekit.paths import Course
-from coursekit.programs.engine import Engine, load
-from coursekit.programs.golden import load_golden
-from coursekit.programs.memory import held_bytes
-from coursekit.programs.smoke import MODEL, run_stage
-from coursekit.programs.stages import find_stages
+from programs.engine import Engine, load
+from programs.golden import load_golden
+from programs.smoke import MODEL, run_stage
+from programs.stages import find_stages
 
 
 @pytest.fixture(scope="module")

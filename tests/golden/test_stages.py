@@ -6,10 +6,10 @@ import pytest
 from rich.console import Console
 
 from coursekit.paths import Course
-from coursekit.programs.engine import Engine, load
-from coursekit.programs.golden import load_golden
-from coursekit.programs.smoke import MODEL, run_stage
-from coursekit.programs.stages import STAGES, Stage
+from programs.engine import Engine, load
+from programs.golden import load_golden
+from programs.smoke import MODEL, run_stage
+from programs.stages import STAGES, Stage
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from coursekit.check import check, check_raises, check_shape, check_untouched
-from coursekit.programs.memory import held_bytes
+from coursekit.checking.memory import held_bytes
 
 from .quantized import (
     CONSTANT,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from coursekit.check import check, check_equal, check_untouched
-from coursekit.programs.memory import held_bytes
+from coursekit.checking.memory import held_bytes
 
 from .packed import BLOCK, SHAPES, Matrix, on_cpu, random_matrix, random_rows, rounded_to_bfloat16
 

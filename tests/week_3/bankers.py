@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .pages import blocks_needed
+from .pages import pages_needed
 
 
 def all_can_end(free: int, held: Sequence[int], most: Sequence[int]) -> bool:
@@ -80,7 +80,7 @@ class Plan:
     def _has_place(self, place: int) -> bool:
         """Whether the next token of the one at `place` has room; it takes a page if it needs one and may have it."""
         seat = self.line[place]
-        if blocks_needed(seat.position + self.lens[seat.slot] + 1, self.P) <= seat.held:
+        if pages_needed(seat.position + self.lens[seat.slot] + 1, self.P) <= seat.held:
             return True
         held, most = [each.held for each in self.line], [each.most for each in self.line]
         if self.free < 1 or not all_can_end(self.free - 1, with_more(held, place, 1), most):
@@ -104,7 +104,7 @@ def line_of(state: Any) -> list[Seat]:
                 n + len(request.output),
                 state.position[slot],
                 held[slot],
-                blocks_needed(longest, P),
+                pages_needed(longest, P),
                 request.finished(limit),
             )
     return [seats[rank] for rank in sorted(seats)]

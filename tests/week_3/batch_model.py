@@ -144,8 +144,8 @@ class RaggedModel:
             )
 
 
-def storage_for(lab: Any, model: RaggedModel, num_blocks: int, block_size: int) -> tuple[Any, Any]:
+def storage_for(lab: Any, model: RaggedModel, num_pages: int, page_size: int) -> tuple[Any, Any]:
     """A pool for the model, full of NaN, and its allocator."""
-    pool = lab.paged.pool.KvPool(model.config, num_blocks, block_size, device=lab.device)
+    pool = lab.paged.pool.KvPool(model.config, num_pages, page_size, device=lab.device)
     spoil(pool)
-    return pool, allocator_of(lab, num_blocks)
+    return pool, allocator_of(lab, num_pages)

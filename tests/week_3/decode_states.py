@@ -10,7 +10,7 @@ from coursekit.check import check_equal, check_raises
 from coursekit.checking.comparison import CheckFailed
 
 from .batch_model import RaggedModel
-from .pages import LAYERS, blocks_needed, pool_of, spoil
+from .pages import LAYERS, pages_needed, pool_of, spoil
 
 Held = dict[int, tuple[list[int], int]]
 """Of each slot that isn't empty: its pages, and how many tokens are in them."""
@@ -101,7 +101,7 @@ class Account:
     """Who holds how many pages, as plain lists. Every call goes to the state, and what it does is checked."""
 
     def __init__(self, lab: Any, num_pages: int, P: int, slots: int, most: int) -> None:
-        self.out_of_blocks = lab.paged.allocator.OutOfBlocks
+        self.out_of_blocks = lab.paged.allocator.OutOfPages
         self.state = state_of(lab, num_pages, P, slots, most)
         self.num_pages, self.P, self.most = num_pages, P, most
         self.held: list[list[int]] = [[] for _ in range(slots)]
@@ -115,7 +115,7 @@ class Account:
 
     def allocate(self, q_lens: Sequence[int]) -> bool:
         """Whether it could be; what is lacking was taken then, and nothing else."""
-        wanted = [blocks_needed(past + new, self.P) for past, new in zip(self.lengths, q_lens, strict=True)]
+        wanted = [pages_needed(past + new, self.P) for past, new in zip(self.lengths, q_lens, strict=True)]
         lacking = [max(0, want - len(has)) for want, has in zip(wanted, self.held, strict=True)]
         name = (
             f"allocate({list(q_lens)}), with {self.lengths} tokens in {[len(has) for has in self.held]} pages"
@@ -133,7 +133,7 @@ class Account:
             what = f"{sum(lacking)} pages are lacking" if any(lacking) else "nothing is lacking here"
             rows = self.state.page_indices.tolist()
             raise CheckFailed(
-                f"{name}: OutOfBlocks was raised ({refusal}), but {what} and {len(free)} are free; "
+                f"{name}: OutOfPages was raised ({refusal}), but {what} and {len(free)} are free; "
                 f"what a slot holds is what its row lists: page_indices {rows}"
             ) from refusal
         found = pages_of(self.state)

@@ -13,7 +13,7 @@ from week_2.reading_model import LAYERS, alone
 from .bankers import all_can_end, held_by, lens_of, line_of, plan_for
 from .batch_model import RaggedModel
 from .bounded_states import bounded_state, names_in, why_empty
-from .pages import blocks_needed, spoil
+from .pages import pages_needed, spoil
 
 FIGURE = SimpleNamespace(num_layers=LAYERS, num_kv_heads=1, head_dim=2)
 
@@ -168,7 +168,7 @@ def wanted_of(requests: Sequence[Any], limit: int = 1000) -> list[list[int]]:
 def fits(request: Any, limit: int, pages: int, P: int) -> bool:
     """Whether a request can run at all."""
     n = len(request.prompt_ids)
-    return 0 < n < limit and blocks_needed(min(n + request.max_tokens, limit) - 1, P) <= pages
+    return 0 < n < limit and pages_needed(min(n + request.max_tokens, limit) - 1, P) <= pages
 
 
 LENGTHS = (3, 17, 1, 4, 5, 30, 2, 8, 6)

@@ -10,21 +10,21 @@ from week_2.continuous import new_request, prompt_of
 from week_2.reading_model import alone
 
 from .batch_model import RaggedModel, storage_for
-from .pages import blocks_needed, check_all_free, in_use
+from .pages import pages_needed, check_all_free, in_use
 
 
 def batch_of(
     lab: Any,
     model: Any = None,
     *,
-    num_blocks: int = 40,
+    num_pages: int = 40,
     P: int = 3,
     max_running: int = 3,
     chunk_size: int = 4,
 ) -> Any:
     """An empty batch over a model whose attention reads the pool token by token."""
     model = model or RaggedModel(lab)
-    pool, allocator = storage_for(lab, model, num_blocks, P)
+    pool, allocator = storage_for(lab, model, num_pages, P)
     return lab.paged.batch.PagedBatch(model, pool, allocator, max_running, chunk_size, model.read)
 
 
@@ -32,7 +32,7 @@ def running_of(
     lab: Any, batch: Any, prompt: Sequence[int], max_tokens: int, held: int = 0, output: Sequence[int] = ()
 ) -> Any:
     """A request in the middle of its way, put into the batch by hand: the pool holds `held` of its tokens."""
-    sequence = lab.paged.sequence.PagedSequence(batch.allocator, batch.pool.block_size)
+    sequence = lab.paged.sequence.PagedSequence(batch.allocator, batch.pool.page_size)
     sequence.reserve(len(prompt) + max_tokens)
     sequence.advance(held)
     request = new_request(lab, prompt, max_tokens, output=output)
@@ -111,10 +111,10 @@ class Watch:
         assert in_use(allocator) == dict(sorted(held.items())), (
             f"{step}: blocks in use {in_use(allocator)}; those that run hold {dict(sorted(held.items()))}"
         )
-        limit, P = self.batch.model.config.max_positions, self.batch.pool.block_size
+        limit, P = self.batch.model.config.max_positions, self.batch.pool.page_size
         for each in self.batch.running:
             assert not each.request.finished(limit), f"{step}: a request that is finished is still running"
-            needed = blocks_needed(longest_of(each.request, limit), P)
+            needed = pages_needed(longest_of(each.request, limit), P)
             assert len(each.sequence.blocks) == needed, (
                 f"{step}: a request holds {len(each.sequence.blocks)} blocks; its longest needs {needed}, all of "
                 "them from the start"

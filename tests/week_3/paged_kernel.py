@@ -23,7 +23,7 @@ Numbers = tuple[np.ndarray, ...]
 
 
 def padded(table: list[int], P: int) -> np.ndarray:
-    """A block table as the kernels get it, with null blocks for more than a tile behind its end."""
+    """A page table as the kernels get it, with null pages for more than a tile behind its end."""
     return np.array(table + [0] * (2 * TILE // P + 2), np.int32)
 
 
@@ -47,15 +47,15 @@ def check_load(cpu_kernel: Any, step: RaggedStep, start: int, stop: int) -> None
     tile = np.full((Hkv, TILE, D), FILL, np.float32)
     cpu_kernel.load_tile(stored(pages, step.dtype), table, start, stop, tile)
     flat, positions = pages.reshape(-1, Hkv, D), np.arange(start, stop)
-    blocks, places = table[positions // P], positions % P
+    pages, places = table[positions // P], positions % P
 
     def tile_of(rows: np.ndarray) -> np.ndarray:
         return np.concatenate([rows.swapaxes(0, 1), np.full((Hkv, TILE - len(rows), D), FILL)], axis=1)
 
-    right = flat[blocks * P + places]
+    right = flat[pages * P + places]
     wrong = {
-        "a block's number was taken for a slot: it stands for P slots": flat[blocks + places],
-        "the place in the block, position % P, was left out": flat[blocks * P],
+        "a page's number was taken for a slot: it stands for P slots": flat[pages + places],
+        "the place in the page, position % P, was left out": flat[pages * P],
         "the table was not asked: position p does not lie in slot p": flat[positions % len(flat)],
         "the table was read from its beginning, whatever `start`": flat[
             table[(positions - start) // P] * P + (positions - start) % P
@@ -66,7 +66,7 @@ def check_load(cpu_kernel: Any, step: RaggedStep, start: int, stop: int) -> None
     beyond = np.arange(start, start + TILE)
     wrong["the tile goes on behind `stop`"] = flat[table[beyond // P] * P + beyond % P]
     if step.dtype != "float32":
-        wrong[BITS] = numbers_of_bits(step, flat)[blocks * P + places]
+        wrong[BITS] = numbers_of_bits(step, flat)[pages * P + places]
     check_numpy(
         tile,
         tile_of(right),

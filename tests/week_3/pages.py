@@ -1,4 +1,4 @@
-"""Allocators, pools and sequences as the tests handle them, and a plain account of who holds which block."""
+"""Allocators, pools and sequences as the tests handle them, and a plain account of who holds which page."""
 
 from __future__ import annotations
 
@@ -12,48 +12,48 @@ from week_1.numpy_model import HKV, D
 
 from coursekit.check import check_equal, check_raises
 
-BLOCK_SIZES = (1, 3, 16)
+PAGE_SIZES = (1, 3, 16)
 LAYERS, N = 4, 7
-UNUSED = "a slot was read that holds no token of this sequence; the test has put NaN into all of those"
+UNUSED = "a place was read that holds no token of this sequence; the test has put NaN into all of those"
 
 
-def allocator_of(lab: Any, num_blocks: int) -> Any:
-    return lab.paged.allocator.BlockAllocator(num_blocks)
+def allocator_of(lab: Any, num_pages: int) -> Any:
+    return lab.paged.allocator.PageAllocator(num_pages)
 
 
 def books(allocator: Any) -> dict[str, list[int]]:
     """What an allocator knows: two of these are equal where nothing has changed."""
     return {
-        "references of the blocks": list(allocator.references),
-        "free blocks": sorted(allocator.free_blocks),
+        "references of the pages": list(allocator.references),
+        "free pages": sorted(allocator.free_pages),
     }
 
 
 def in_use(allocator: Any) -> dict[int, int]:
-    """Block -> references, of the blocks that have any."""
-    return {block: held for block, held in enumerate(allocator.references) if held}
+    """Page -> references, of the pages that have any."""
+    return {page: held for page, held in enumerate(allocator.references) if held}
 
 
 def check_all_free(allocator: Any, *, when: str) -> None:
-    """Nobody holds a block, and each is on the free list."""
+    """Nobody holds a page, and each is on the free list."""
     __tracebackhide__ = True
     kept = in_use(allocator)
-    assert not kept, f"{when}, nobody needs a block any more; not given back: {', '.join(map(str, kept))}"
-    everything = list(range(1, allocator.num_blocks))
-    check_equal(sorted(allocator.free_blocks), everything, name=f"the free blocks {when}")
+    assert not kept, f"{when}, nobody needs a page any more; not given back: {', '.join(map(str, kept))}"
+    everything = list(range(1, allocator.num_pages))
+    check_equal(sorted(allocator.free_pages), everything, name=f"the free pages {when}")
 
 
 def spoil(pool: Any) -> None:
-    """NaN in every slot of every layer, the null block's too."""
+    """NaN in every place of every layer, the null page's too."""
     pool.keys[...] = float("nan")
     pool.values[...] = float("nan")
 
 
-def pool_of(lab: Any, num_blocks: int, block_size: int, layers: int = LAYERS, dtype: str = "float32") -> Any:
+def pool_of(lab: Any, num_pages: int, page_size: int, layers: int = LAYERS, dtype: str = "float32") -> Any:
     """A pool full of NaN."""
     config = SimpleNamespace(num_layers=layers, num_kv_heads=HKV, head_dim=D)
     kind = lab.array([0.0], dtype).dtype
-    pool = lab.paged.pool.KvPool(config, num_blocks, block_size, dtype=kind, device=lab.device)
+    pool = lab.paged.pool.KvPool(config, num_pages, page_size, dtype=kind, device=lab.device)
     spoil(pool)
     return pool
 
@@ -63,16 +63,16 @@ def normal(seed: int, *shape: int) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=shape).astype(np.float32).astype(np.float64)
 
 
-def blocks_needed(tokens: int, block_size: int) -> int:
-    """How many blocks the tokens 0 … `tokens` − 1 touch."""
-    return len({position // block_size for position in range(tokens)})
+def pages_needed(tokens: int, page_size: int) -> int:
+    """How many pages the tokens 0 … `tokens` − 1 touch."""
+    return len({position // page_size for position in range(tokens)})
 
 
-def slot_of(blocks: Sequence[int], position: int, block_size: int) -> int:
-    """By counting: walk through the blocks, token by token."""
-    places = [(block, place) for block in blocks for place in range(block_size)]
-    block, place = places[position]
-    return block * block_size + place
+def place_of(pages: Sequence[int], position: int, page_size: int) -> int:
+    """By counting: walk through the pages, token by token."""
+    places = [(page, place) for page in pages for place in range(page_size)]
+    page, place = places[position]
+    return page * page_size + place
 
 
 def filled(lab: Any, P: int, dtype: str = "float32") -> tuple[Any, np.ndarray, np.ndarray]:
@@ -83,65 +83,65 @@ def filled(lab: Any, P: int, dtype: str = "float32") -> tuple[Any, np.ndarray, n
     return pool, lab.numpy(pool.keys).astype(np.float64), lab.numpy(pool.values).astype(np.float64)
 
 
-def written(old: np.ndarray, layer: int, slots: list[int], new: np.ndarray) -> np.ndarray:
-    """The whole of the pool's keys or values after a write, block and place counted by hand."""
+def written(old: np.ndarray, layer: int, places: list[int], new: np.ndarray) -> np.ndarray:
+    """The whole of the pool's keys or values after a write, page and place counted by hand."""
     pool = old.copy()
     P = old.shape[2]
-    for slot, token in zip(slots, new, strict=True):
-        pool[layer, slot // P, slot - slot // P * P] = token
+    for place, token in zip(places, new, strict=True):
+        pool[layer, place // P, place - place // P * P] = token
     return pool
 
 
-def through_blocks(old: np.ndarray, layer: int, slots: list[int], new: np.ndarray) -> np.ndarray:
-    """What comes of indexing [N, P, Hkv, D] with slots: whole blocks are overwritten."""
+def through_pages(old: np.ndarray, layer: int, places: list[int], new: np.ndarray) -> np.ndarray:
+    """What comes of indexing [N, P, Hkv, D] with places: whole pages are overwritten."""
     pool = old.copy()
-    pool[layer][slots] = new
+    pool[layer][places] = new
     return pool
 
 
 class Account:
-    """Who holds what, as a dictionary: block -> references. Every call goes to the allocator and is checked."""
+    """Who holds what, as a dictionary: page -> references. Every call goes to the allocator and is checked."""
 
-    def __init__(self, lab: Any, num_blocks: int) -> None:
+    def __init__(self, lab: Any, num_pages: int) -> None:
         self.lab = lab
-        self.allocator = allocator_of(lab, num_blocks)
+        self.allocator = allocator_of(lab, num_pages)
         self.held: dict[int, int] = {}
 
     def allocate(self, count: int) -> None:
         """Taken, if there are so many; refused if not."""
-        free = self.allocator.num_blocks - 1 - len(self.held)
+        free = self.allocator.num_pages - 1 - len(self.held)
         if count > free:
-            too_many = self.lab.paged.allocator.OutOfBlocks
-            self._refused(too_many, "allocate", count, f"{count} blocks wanted, {free} free")
+            too_many = self.lab.paged.allocator.OutOfPages
+            self._refused(too_many, "allocate", count, f"{count} pages wanted, {free} free")
             return
-        blocks = self.allocator.allocate(count)
-        fresh = set(range(1, self.allocator.num_blocks)) - set(self.held)
-        valid = len(set(blocks)) == len(blocks) == count and set(blocks) <= fresh
-        assert valid, f"allocate({count}) gave {blocks}; the blocks that were free: {sorted(fresh)}"
-        self.held |= dict.fromkeys(blocks, 1)
+        pages = self.allocator.allocate(count)
+        fresh = set(range(1, self.allocator.num_pages)) - set(self.held)
+        valid = len(set(pages)) == len(pages) == count and set(pages) <= fresh
+        assert valid, f"allocate({count}) gave {pages}; the pages that were free: {sorted(fresh)}"
+        self.held |= dict.fromkeys(pages, 1)
         self._check()
 
-    def free(self, blocks: Sequence[int]) -> None:
-        if self._not_held(blocks):
-            self._refused(ValueError, "free", blocks, f"held are {self.held}")
+    def free(self, pages: Sequence[int]) -> None:
+        if self._not_held(pages):
+            self._refused(ValueError, "free", pages, f"held are {self.held}")
             return
-        self.allocator.free(blocks)
-        for block in blocks:
-            self.held[block] -= 1
-        self.held = {block: held for block, held in self.held.items() if held}
+        self.allocator.free(pages)
+        for page in pages:
+            self.held[page] -= 1
+        self.held = {page: held for page, held in self.held.items() if held}
         self._check()
 
-    def share(self, blocks: Sequence[int]) -> None:
-        if self._not_held(blocks):
-            self._refused(ValueError, "share", blocks, f"held are {self.held}")
+    def share(self, pages: Sequence[int]) -> None:
+        if self._not_held(pages):
+            self._refused(ValueError, "share", pages, f"held are {self.held}")
             return
-        self.allocator.share(blocks)
-        for block in blocks:
-            self.held[block] += 1
+        self.allocator.share(pages)
+        for page in pages:
+            self.held[page] += 1
         self._check()
 
     def pick(self, numbers: Sequence[int]) -> list[int]:
-        """Blocks that are held, chosen by any numbers; none twice."""
+        """Pages that are held, chosen by any numbers; none twice."""
         held = sorted(self.held)
         return list(dict.fromkeys(held[number % len(held)] for number in numbers)) if held else []
 
@@ -151,8 +151,8 @@ class Account:
             self.free(list(self.held))
         check_all_free(self.allocator, when="after every reference was given up")
 
-    def _not_held(self, blocks: Sequence[int]) -> bool:
-        return any(self.held.get(block, 0) < times for block, times in Counter(blocks).items())
+    def _not_held(self, pages: Sequence[int]) -> bool:
+        return any(self.held.get(page, 0) < times for page, times in Counter(pages).items())
 
     def _refused(self, error: type[Exception], method: str, argument: Any, why: str) -> None:
         before = books(self.allocator)
@@ -161,6 +161,6 @@ class Account:
         check_equal(books(self.allocator), before, name=f"what the allocator knows after the refused {name}")
 
     def _check(self) -> None:
-        check_equal(in_use(self.allocator), dict(sorted(self.held.items())), name="the blocks in use")
-        free = [block for block in range(1, self.allocator.num_blocks) if block not in self.held]
-        check_equal(sorted(self.allocator.free_blocks), free, name="the free blocks")
+        check_equal(in_use(self.allocator), dict(sorted(self.held.items())), name="the pages in use")
+        free = [page for page in range(1, self.allocator.num_pages) if page not in self.held]
+        check_equal(sorted(self.allocator.free_pages), free, name="the free pages")

@@ -48,7 +48,7 @@ class PagingModel(CachingModel):
             f"when layer {layer} runs, the sequence's length is {sequence.length}, and {before} tokens are in the "
             "pool: it advances once a step, after the model has run"
         )
-        room = len(sequence.blocks) * sequence.block_size
+        room = len(sequence.blocks) * sequence.page_size
         assert room >= len(self.known), (
             f"the model runs on token {len(self.known) - 1}, and there are blocks for {room} tokens: reserve first"
         )
@@ -69,6 +69,6 @@ def keys_and_values(ids: Sequence[int], layer: int) -> tuple[np.ndarray, np.ndar
     return keys, values
 
 
-def storage_of(lab: Any, num_blocks: int, block_size: int) -> tuple[Any, Any]:
+def storage_of(lab: Any, num_pages: int, page_size: int) -> tuple[Any, Any]:
     """A pool for such a model, full of NaN, and its allocator."""
-    return pool_of(lab, num_blocks, block_size, LAYERS), allocator_of(lab, num_blocks)
+    return pool_of(lab, num_pages, page_size, LAYERS), allocator_of(lab, num_pages)

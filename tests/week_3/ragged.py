@@ -22,7 +22,7 @@ from coursekit.check import check, check_untouched
 from .pages import UNUSED
 from .ragged_step import HKV, WRONG_RULES, D, G, Lengths, RaggedStep, bottom_right
 
-BLOCK_SIZES = (1, 3, 16)
+PAGE_SIZES = (1, 3, 16)
 
 Attention = Callable[[Any, Any, Any, Any, float, bool], tuple[Any, Any]]
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from week_2.decode_oracle import NAN, random_numbers
 
-from .pages import blocks_needed, slot_of
+from .pages import pages_needed, slot_of
 
 HKV, G, D = 2, 3, 8
 NOTHING = -np.inf
@@ -104,7 +104,7 @@ class RaggedStep:
         rng = np.random.default_rng(seed)
         kv_lens, q_lens = [kv for kv, _ in lengths], [q for _, q in lengths]
         same = [min(shared, max(0, kv - q) // P) for kv, q in lengths]
-        own = [blocks_needed(kv, P) - count for kv, count in zip(kv_lens, same, strict=True)]
+        own = [pages_needed(kv, P) - count for kv, count in zip(kv_lens, same, strict=True)]
         front = max(same, default=0)
         N = 1 + front + sum(own) + spare
         free = iter(rng.permutation(np.arange(1, N)).tolist())

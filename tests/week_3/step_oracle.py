@@ -22,9 +22,9 @@ TENSORS = {
 }
 
 
-def placed(lab: Any, P: int, blocks: Sequence[int], length: int, num_blocks: int = 99) -> Any:
+def placed(lab: Any, P: int, blocks: Sequence[int], length: int, num_pages: int = 99) -> Any:
     """A sequence with these very blocks, and so many tokens in the pool."""
-    sequence = lab.paged.sequence.PagedSequence(allocator_of(lab, num_blocks), P)
+    sequence = lab.paged.sequence.PagedSequence(allocator_of(lab, num_pages), P)
     sequence.blocks, sequence.length = list(blocks), length
     return sequence
 

@@ -1,4 +1,4 @@
-"""Day 3.1: the allocator of blocks, the pool, a sequence of blocks, and generation on pages."""
+"""Day 3.1: the allocator of pages, the pool, a sequence of pages, and generation on pages."""
 
 from __future__ import annotations
 
@@ -20,61 +20,61 @@ from coursekit.check import check, check_equal, check_raises
 
 from .broken_books import BROKEN, REFUSED, with_four_held
 from .pages import (
-    BLOCK_SIZES,
+    PAGE_SIZES,
     LAYERS,
     UNUSED,
     Account,
     N,
     allocator_of,
-    blocks_needed,
+    pages_needed,
     books,
     check_all_free,
     filled,
     in_use,
     normal,
     pool_of,
-    slot_of,
+    place_of,
     spoil,
-    through_blocks,
+    through_pages,
     written,
 )
 from .paging_model import PagingModel, storage_of
 
 QUICK = settings(max_examples=80, deadline=None, derandomize=True, database=None, report_multiple_bugs=False)
-sizes_of_blocks = pytest.mark.parametrize("P", BLOCK_SIZES, ids=lambda P: f"pages of {P}")
+sizes_of_pages = pytest.mark.parametrize("P", PAGE_SIZES, ids=lambda P: f"pages of {P}")
 
 
 # Task 1: the allocator
 
 
-@pytest.mark.parametrize("num_blocks", [2, 5, 17])
-def test_task_1_every_block_but_the_null_block_is_handed_out_once(lab, num_blocks):
-    allocator = allocator_of(lab, num_blocks)
-    blocks = [allocator.allocate(1) for _ in range(num_blocks - 1)]
+@pytest.mark.parametrize("num_pages", [2, 5, 17])
+def test_task_1_every_page_but_the_null_page_is_handed_out_once(lab, num_pages):
+    allocator = allocator_of(lab, num_pages)
+    pages = [allocator.allocate(1) for _ in range(num_pages - 1)]
     check_equal(
-        sorted(block for one in blocks for block in one),
-        list(range(1, num_blocks)),
-        name="all the blocks handed out",
+        sorted(page for one in pages for page in one),
+        list(range(1, num_pages)),
+        name="all the pages handed out",
     )
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 6])
 def test_task_1_as_many_as_asked_for_come_with_one_reference_each(lab, count):
     allocator = allocator_of(lab, 7)
-    blocks = allocator.allocate(count)
-    assert isinstance(blocks, list), f"allocate({count}) should return a list of blocks, not {blocks!r}"
-    check_equal(len(blocks), count, name=f"how many blocks allocate({count}) gave")
-    check_equal(in_use(allocator), dict.fromkeys(sorted(blocks), 1), name="the blocks in use")
-    check_equal(len(allocator.free_blocks), 6 - count, name="how many blocks are free afterwards")
+    pages = allocator.allocate(count)
+    assert isinstance(pages, list), f"allocate({count}) should return a list of pages, not {pages!r}"
+    check_equal(len(pages), count, name=f"how many pages allocate({count}) gave")
+    check_equal(in_use(allocator), dict.fromkeys(sorted(pages), 1), name="the pages in use")
+    check_equal(len(allocator.free_pages), 6 - count, name="how many pages are free afterwards")
 
 
 @pytest.mark.parametrize(("taken", "count"), [(0, 6), (3, 3), (5, 1), (3, 100)])
-def test_task_1_too_many_blocks_are_refused_and_none_is_taken(lab, taken, count):
+def test_task_1_too_many_pages_are_refused_and_none_is_taken(lab, taken, count):
     allocator = allocator_of(lab, 6)
     held = allocator.allocate(taken)
     before = books(allocator)
-    name = f"allocate({count}) with {5 - taken} blocks free"
-    kind = lab.paged.allocator.OutOfBlocks
+    name = f"allocate({count}) with {5 - taken} pages free"
+    kind = lab.paged.allocator.OutOfPages
     error = check_raises(kind, lambda: allocator.allocate(count), name=name)
     for number, what in ((count, "were wanted"), (5 - taken, "are free")):
         said = re.search(rf"\b{number}\b", str(error))
@@ -82,7 +82,7 @@ def test_task_1_too_many_blocks_are_refused_and_none_is_taken(lab, taken, count)
     check_equal(books(allocator), before, name=f"what the allocator knows after the refused {name}")
     rest = allocator.allocate(5 - taken)
     check_equal(
-        sorted(held + rest), list(range(1, 6)), name="all blocks, the last free ones taken afterwards"
+        sorted(held + rest), list(range(1, 6)), name="all pages, the last free ones taken afterwards"
     )
 
 
@@ -95,28 +95,28 @@ def test_task_1_a_negative_count_is_refused(lab):
     check_equal(books(allocator), before, name="what the allocator knows after a negative count")
 
 
-def test_task_1_blocks_come_back_in_any_order(lab):
+def test_task_1_pages_come_back_in_any_order(lab):
     allocator = allocator_of(lab, 8)
     first, second = allocator.allocate(4), allocator.allocate(3)
     allocator.free([first[2], second[0], first[0]])
     kept = sorted([first[1], first[3], *second[1:]])
-    check_equal(in_use(allocator), dict.fromkeys(kept, 1), name="the blocks in use")
+    check_equal(in_use(allocator), dict.fromkeys(kept, 1), name="the pages in use")
     again = allocator.allocate(3)
-    check_equal(sorted(again), sorted([first[2], second[0], first[0]]), name="the blocks that were free")
+    check_equal(sorted(again), sorted([first[2], second[0], first[0]]), name="the pages that were free")
     allocator.free(tuple(kept + again))
     check_all_free(allocator, when="after all were freed")
 
 
-def test_task_1_a_block_that_two_hold_is_free_when_the_second_lets_go(lab):
+def test_task_1_a_page_that_two_hold_is_free_when_the_second_lets_go(lab):
     allocator = allocator_of(lab, 6)
     shared, own = allocator.allocate(2)
     allocator.references[shared] = 2
     allocator.free([shared, own])
     check_equal(
-        in_use(allocator), {shared: 1}, name="the blocks that one of two still holds (block: references)"
+        in_use(allocator), {shared: 1}, name="the pages that one of two still holds (page: references)"
     )
     rest = allocator.allocate(4)
-    assert shared not in rest, f"block {shared} was handed out again, and somebody still holds it"
+    assert shared not in rest, f"page {shared} was handed out again, and somebody still holds it"
     allocator.free(rest)
     allocator.free([shared])
     check_all_free(allocator, when="after the second let go")
@@ -124,55 +124,55 @@ def test_task_1_a_block_that_two_hold_is_free_when_the_second_lets_go(lab):
 
 def test_task_1_whoever_holds_two_references_may_give_both_up_at_once(lab):
     allocator = allocator_of(lab, 4)
-    (block,) = allocator.allocate(1)
-    allocator.references[block] = 2
-    allocator.free([block, block])
+    (page,) = allocator.allocate(1)
+    allocator.references[page] = 2
+    allocator.free([page, page])
     check_all_free(allocator, when="after both references were given up in one call")
 
 
 @pytest.mark.parametrize("what", list(REFUSED))
 def test_task_1_what_cannot_be_freed_is_refused_and_nothing_changes(lab, what):
     allocator, held = with_four_held(lab)
-    blocks, before = REFUSED[what](held), books(allocator)
-    check_raises(ValueError, lambda: allocator.free(blocks), name=f"free({blocks}): {what}")
+    pages, before = REFUSED[what](held), books(allocator)
+    check_raises(ValueError, lambda: allocator.free(pages), name=f"free({pages}): {what}")
     check_equal(books(allocator), before, name=f"what the allocator knows after the refused free of {what}")
 
 
-def test_task_1_the_last_block_is_not_reached_by_a_negative_number(lab):
+def test_task_1_the_last_page_is_not_reached_by_a_negative_number(lab):
     allocator = allocator_of(lab, 5)
     allocator.allocate(4)
     before = books(allocator)
-    check_raises(ValueError, lambda: allocator.free([-1]), name="free([-1]) with every block in use")
+    check_raises(ValueError, lambda: allocator.free([-1]), name="free([-1]) with every page in use")
     check_equal(books(allocator), before, name="what the allocator knows after the refused free([-1])")
 
 
-def test_task_1_a_block_freed_twice_is_refused_the_second_time(lab):
+def test_task_1_a_page_freed_twice_is_refused_the_second_time(lab):
     allocator = allocator_of(lab, 5)
-    blocks = allocator.allocate(3)
-    allocator.free(blocks)
-    check_raises(ValueError, lambda: allocator.free(blocks), name="freeing the same blocks a second time")
-    check_all_free(allocator, when="after the same blocks were freed twice")
+    pages = allocator.allocate(3)
+    allocator.free(pages)
+    check_raises(ValueError, lambda: allocator.free(pages), name="freeing the same pages a second time")
+    check_all_free(allocator, when="after the same pages were freed twice")
 
 
 def test_task_1_the_callers_list_is_the_callers(lab):
     allocator = allocator_of(lab, 6)
-    blocks = allocator.allocate(3)
-    copy = list(blocks)
-    allocator.free(blocks)
-    check_equal(blocks, copy, name="the list given to free, afterwards")
+    pages = allocator.allocate(3)
+    copy = list(pages)
+    allocator.free(pages)
+    check_equal(pages, copy, name="the list given to free, afterwards")
     again = allocator.allocate(2)
     held = in_use(allocator)
     again.clear()
-    check_equal(in_use(allocator), held, name="the blocks in use after the caller emptied the list it got")
+    check_equal(in_use(allocator), held, name="the pages in use after the caller emptied the list it got")
 
 
 @QUICK
 @given(
-    num_blocks=st.integers(2, 9),
+    num_pages=st.integers(2, 9),
     steps=st.lists(st.tuples(st.booleans(), st.integers(0, 5), st.lists(st.integers(0, 9), max_size=4))),
 )
-def test_task_1_any_order_of_taking_and_giving_back_keeps_the_books(num_blocks, steps):
-    account = Account(door.active(), num_blocks)
+def test_task_1_any_order_of_taking_and_giving_back_keeps_the_books(num_pages, steps):
+    account = Account(door.active(), num_pages)
     for take, count, numbers in steps:
         if take:
             account.allocate(count)
@@ -181,18 +181,18 @@ def test_task_1_any_order_of_taking_and_giving_back_keeps_the_books(num_blocks, 
     account.free_everything()
 
 
-# Task 2: shared blocks, and the books
+# Task 2: shared pages, and the books
 
 
-def test_task_2_a_shared_block_is_freed_as_often_as_it_is_held(lab):
+def test_task_2_a_shared_page_is_freed_as_often_as_it_is_held(lab):
     allocator = allocator_of(lab, 6)
-    blocks = allocator.allocate(3)
-    allocator.share(tuple(blocks[:2]))
-    allocator.share(blocks[:1])
-    expected = dict(sorted(zip(blocks, (3, 2, 1), strict=True)))
+    pages = allocator.allocate(3)
+    allocator.share(tuple(pages[:2]))
+    allocator.share(pages[:1])
+    expected = dict(sorted(zip(pages, (3, 2, 1), strict=True)))
     check_equal(in_use(allocator), expected, name="the references after sharing")
-    for left in ({blocks[0]: 2, blocks[1]: 1}, {blocks[0]: 1}, {}):
-        allocator.free([block for block in blocks if in_use(allocator).get(block)])
+    for left in ({pages[0]: 2, pages[1]: 1}, {pages[0]: 1}, {}):
+        allocator.free([page for page in pages if in_use(allocator).get(page)])
         check_equal(in_use(allocator), dict(sorted(left.items())), name="the references after another free")
     check_all_free(allocator, when="after everybody let go")
 
@@ -203,23 +203,23 @@ NOT_SHARED = [what for what in REFUSED if "times" not in what and "twice" not in
 @pytest.mark.parametrize("what", NOT_SHARED)
 def test_task_2_what_nobody_holds_cannot_be_shared_and_nothing_changes(lab, what):
     allocator, held = with_four_held(lab)
-    blocks, before = REFUSED[what](held), books(allocator)
-    check_raises(ValueError, lambda: allocator.share(blocks), name=f"share({blocks}): {what}")
+    pages, before = REFUSED[what](held), books(allocator)
+    check_raises(ValueError, lambda: allocator.share(pages), name=f"share({pages}): {what}")
     check_equal(books(allocator), before, name=f"what the allocator knows after the refused share of {what}")
 
 
 def test_task_2_balanced_books_pass_and_stay_as_they_are(lab):
     allocator = allocator_of(lab, 9)
     allocator.check()
-    blocks = allocator.allocate(8)
+    pages = allocator.allocate(8)
     allocator.check()
-    allocator.share(blocks[2:5])
-    allocator.free(blocks[:4])
-    allocator.free_blocks.sort(reverse=True)
-    before, order = books(allocator), list(allocator.free_blocks)
+    allocator.share(pages[2:5])
+    allocator.free(pages[:4])
+    allocator.free_pages.sort(reverse=True)
+    before, order = books(allocator), list(allocator.free_pages)
     allocator.check()
     check_equal(books(allocator), before, name="what the allocator knows after check()")
-    check_equal(allocator.free_blocks, order, name="the free list after check(), in its order")
+    check_equal(allocator.free_pages, order, name="the free list after check(), in its order")
 
 
 @pytest.mark.parametrize("what", list(BROKEN))
@@ -239,9 +239,9 @@ ACTIONS = st.tuples(
 
 
 @QUICK
-@given(num_blocks=st.integers(2, 10), steps=st.lists(ACTIONS, max_size=25))
-def test_task_2_any_order_of_taking_sharing_and_freeing_keeps_the_books(num_blocks, steps):
-    account = Account(door.active(), num_blocks)
+@given(num_pages=st.integers(2, 10), steps=st.lists(ACTIONS, max_size=25))
+def test_task_2_any_order_of_taking_sharing_and_freeing_keeps_the_books(num_pages, steps):
+    account = Account(door.active(), num_pages)
     for action, count, numbers in steps:
         if action == "allocate":
             account.allocate(count)
@@ -261,28 +261,28 @@ def test_task_2_any_order_of_taking_sharing_and_freeing_keeps_the_books(num_bloc
 # Task 3: the pool
 
 
-def check_write(lab: Any, P: int, layer: int, slots: list[int], dtype: str = "float32") -> None:
+def check_write(lab: Any, P: int, layer: int, places: list[int], dtype: str = "float32") -> None:
     pool, *old = filled(lab, P, dtype)
     storage = pool.keys, pool.values
-    new = [lab.numpy(lab.array(part, dtype)) for part in normal(32, 2, len(slots), HKV, D)]
-    pool.write(layer, lab.array(slots), *(lab.array(part, dtype) for part in new))
+    new = [lab.numpy(lab.array(part, dtype)) for part in normal(32, 2, len(places), HKV, D)]
+    pool.write(layer, lab.array(places), *(lab.array(part, dtype) for part in new))
     for name, before, tokens, other, place in zip(
         ("keys", "values"), old, new, new[::-1], storage, strict=True
     ):
-        suspects = {"keys and values are mixed up": written(before, layer, slots, other)}
+        suspects = {"keys and values are mixed up": written(before, layer, places, other)}
         suspects["nothing reached the pool: was it written to a copy?"] = before
         everywhere = before
         for each in range(LAYERS):
-            everywhere = written(everywhere, each, slots, tokens)
+            everywhere = written(everywhere, each, places, tokens)
         suspects["it was written to every layer"] = everywhere
-        if max(slots) < N and len(slots) in (1, P):
-            suspects["slots were taken for blocks: the write went through [N, P, Hkv, D]"] = through_blocks(
-                before, layer, slots, tokens
+        if max(places) < N and len(places) in (1, P):
+            suspects["places were taken for pages: the write went through [N, P, Hkv, D]"] = through_pages(
+                before, layer, places, tokens
             )
         check(
             getattr(pool, name),
-            written(before, layer, slots, tokens),
-            name=f"pool.{name} after writing slots {slots} of layer {layer}",
+            written(before, layer, places, tokens),
+            name=f"pool.{name} after writing places {places} of layer {layer}",
             axes="layers N P Hkv D",
             rtol=0,
             atol=0,
@@ -296,43 +296,43 @@ def check_write(lab: Any, P: int, layer: int, slots: list[int], dtype: str = "fl
 
 
 WRITES = {
-    "one token, in a slot that could be a block": [5],
+    "one token, in a place that could be a page": [5],
     "as many tokens as a page has": [4, 6, 2],
-    "a token in the last slot": [3 * N - 1],
+    "a token in the last place": [3 * N - 1],
     "a run across two pages": [7, 8, 9, 10],
-    "slots in no order": [17, 3, 9, 4, 20],
+    "places in no order": [17, 3, 9, 4, 20],
 }
 
 
 @pytest.mark.parametrize("layer", [0, 2], ids=["first layer", "third layer"])
 @pytest.mark.parametrize("case", list(WRITES))
-def test_task_3_tokens_are_written_to_their_slots_and_nowhere_else(lab, case, layer):
+def test_task_3_tokens_are_written_to_their_places_and_nowhere_else(lab, case, layer):
     check_write(lab, 3, layer, WRITES[case])
 
 
-@pytest.mark.parametrize(("P", "slots"), [(1, [6, 2, 4]), (1, [3]), (16, [15, 16, 111, 31, 32]), (16, [6])])
-def test_task_3_pages_of_other_sizes_are_written_alike(lab, P, slots):
-    check_write(lab, P, 1, slots)
+@pytest.mark.parametrize(("P", "places"), [(1, [6, 2, 4]), (1, [3]), (16, [15, 16, 111, 31, 32]), (16, [6])])
+def test_task_3_pages_of_other_sizes_are_written_alike(lab, P, places):
+    check_write(lab, P, 1, places)
 
 
 def test_task_3_the_pool_keeps_its_dtype(lab):
     check_write(lab, 3, 1, [8, 13], "bfloat16")
 
 
-@sizes_of_blocks
+@sizes_of_pages
 @pytest.mark.parametrize("layer", [0, 3], ids=["first layer", "last layer"])
-def test_task_3_slots_are_gathered_in_the_order_asked_for(lab, P, layer):
+def test_task_3_places_are_gathered_in_the_order_asked_for(lab, P, layer):
     _, keys, values = filled(lab, P)
     pool = pool_of(lab, N, P)
-    slots = [2 * P, N * P - 1, P, 3 * P - 1]
-    for slot in slots:
-        block, place = slot // P, slot % P
-        pool.keys[layer, block, place] = lab.array(keys[layer, block, place])
-        pool.values[layer, block, place] = lab.array(values[layer, block, place])
+    places = [2 * P, N * P - 1, P, 3 * P - 1]
+    for place in places:
+        page, place = place // P, place % P
+        pool.keys[layer, page, place] = lab.array(keys[layer, page, place])
+        pool.values[layer, page, place] = lab.array(values[layer, page, place])
     expected = tuple(
-        np.stack([part[layer, slot // P, slot % P] for slot in slots]) for part in (keys, values)
+        np.stack([part[layer, place // P, place % P] for place in places]) for part in (keys, values)
     )
-    actual = pool.gather(layer, lab.array(slots))
+    actual = pool.gather(layer, lab.array(places))
     suspects = {"keys and values are mixed up": expected[::-1]}
     check(
         actual,
@@ -342,16 +342,16 @@ def test_task_3_slots_are_gathered_in_the_order_asked_for(lab, P, layer):
         rtol=0,
         atol=0,
         suspects=suspects,
-        nan="slots were read that were not asked for; the test has put NaN into all of those",
+        nan="places were read that were not asked for; the test has put NaN into all of those",
     )
 
 
 def test_task_3_what_was_gathered_is_a_copy(lab):
     pool, keys, values = filled(lab, 3)
-    slots = list(range(6, 12))
-    gathered = pool.gather(1, lab.array(slots))
+    places = list(range(6, 12))
+    gathered = pool.gather(1, lab.array(places))
     spoil(pool)
-    expected = tuple(part[1].reshape(-1, HKV, D)[slots] for part in (keys, values))
+    expected = tuple(part[1].reshape(-1, HKV, D)[places] for part in (keys, values))
     check(
         gathered,
         expected,
@@ -363,28 +363,28 @@ def test_task_3_what_was_gathered_is_a_copy(lab):
     )
 
 
-@sizes_of_blocks
-def test_task_3_blocks_for_counts_the_last_one_even_if_it_is_part_full(lab, P):
+@sizes_of_pages
+def test_task_3_pages_for_counts_the_last_one_even_if_it_is_part_full(lab, P):
     for tokens in (0, 1, P - 1, P, P + 1, 4 * P - 1, 4 * P, 4 * P + 1, 1000 * P + 1):
-        name = f"blocks_for({tokens}, {P})"
-        check_equal(lab.paged.pool.blocks_for(tokens, P), blocks_needed(tokens, P), name=name)
+        name = f"pages_for({tokens}, {P})"
+        check_equal(lab.paged.pool.pages_for(tokens, P), pages_needed(tokens, P), name=name)
 
 
-@sizes_of_blocks
-def test_task_3_a_position_stands_in_its_own_block_at_its_own_place(lab, P):
-    blocks = [5, 2, 9, 4]
+@sizes_of_pages
+def test_task_3_a_position_stands_in_its_own_page_at_its_own_place(lab, P):
+    pages = [5, 2, 9, 4]
     for start, stop in ((0, 4 * P), (0, 1), (P - 1, P + 1), (P, 2 * P), (2 * P, 2 * P), (3 * P, 4 * P)):
-        expected = [slot_of(blocks, position, P) for position in range(start, stop)]
-        actual = lab.paged.pool.slots_of(blocks, start, stop, P)
-        check_equal(actual, expected, name=f"the slots of positions {start} to {stop - 1} in blocks {blocks}")
+        expected = [place_of(pages, position, P) for position in range(start, stop)]
+        actual = lab.paged.pool.places_of(pages, start, stop, P)
+        check_equal(actual, expected, name=f"the places of positions {start} to {stop - 1} in pages {pages}")
 
 
-def test_task_3_the_slots_of_a_part_full_block_end_with_the_tokens(lab):
-    actual = lab.paged.pool.slots_of([4, 1], 3, 6, 4)
-    check_equal(actual, [19, 4, 5], name="the slots of positions 3 to 5, with P = 4 in blocks [4, 1]")
+def test_task_3_the_places_of_a_part_full_page_end_with_the_tokens(lab):
+    actual = lab.paged.pool.places_of([4, 1], 3, 6, 4)
+    check_equal(actual, [19, 4, 5], name="the places of positions 3 to 5, with P = 4 in pages [4, 1]")
 
 
-# Task 4: a sequence of blocks
+# Task 4: a sequence of pages
 
 
 def sequence_of(lab: Any, allocator: Any, P: int, length: int = 0) -> Any:
@@ -395,21 +395,21 @@ def sequence_of(lab: Any, allocator: Any, P: int, length: int = 0) -> Any:
     return sequence
 
 
-@sizes_of_blocks
-def test_task_4_reserve_takes_as_many_blocks_as_the_tokens_need(lab, P):
+@sizes_of_pages
+def test_task_4_reserve_takes_as_many_pages_as_the_tokens_need(lab, P):
     for length in (0, 1, P - 1, P, P + 1, 2 * P):
         for count in (0, 1, P - 1, P, P + 1, 3 * P + 1):
             allocator = allocator_of(lab, 8 * P)
             sequence = sequence_of(lab, allocator, P, length)
-            before = list(sequence.blocks)
+            before = list(sequence.pages)
             sequence.reserve(count)
             name = f"after reserve({count}) with {length} tokens there"
-            expected = blocks_needed(length + count, P)
-            check_equal(len(sequence.blocks), expected, name=f"how many blocks there are {name}")
-            check_equal(sequence.blocks[: len(before)], before, name=f"the blocks held before, {name}")
+            expected = pages_needed(length + count, P)
+            check_equal(len(sequence.pages), expected, name=f"how many pages there are {name}")
+            check_equal(sequence.pages[: len(before)], before, name=f"the pages held before, {name}")
             check_equal(sequence.length, length, name=f"sequence.length {name}")
-            held = dict.fromkeys(sorted(sequence.blocks), 1)
-            check_equal(in_use(allocator), held, name=f"the blocks in use {name}")
+            held = dict.fromkeys(sorted(sequence.pages), 1)
+            check_equal(in_use(allocator), held, name=f"the pages in use {name}")
 
 
 def test_task_4_what_is_reserved_already_is_not_taken_again(lab):
@@ -417,47 +417,47 @@ def test_task_4_what_is_reserved_already_is_not_taken_again(lab):
     sequence = sequence_of(lab, allocator, 3, 2)
     for count in (10, 10, 1, 0, 4):
         sequence.reserve(count)
-        check_equal(len(sequence.blocks), 4, name=f"how many blocks there are after reserve({count})")
-    check_equal(len(allocator.free_blocks), 4, name="how many blocks are free")
+        check_equal(len(sequence.pages), 4, name=f"how many pages there are after reserve({count})")
+    check_equal(len(allocator.free_pages), 4, name="how many pages are free")
 
 
-def test_task_4_one_token_at_a_time_takes_a_block_at_every_page_edge(lab):
+def test_task_4_one_token_at_a_time_takes_a_page_at_every_page_edge(lab):
     allocator = allocator_of(lab, 9)
     sequence = sequence_of(lab, allocator, 3)
     counts = []
     for _ in range(8):
         sequence.reserve(1)
         sequence.advance(1)
-        counts.append(len(sequence.blocks))
+        counts.append(len(sequence.pages))
     check_equal(
-        counts, [1, 1, 1, 2, 2, 2, 3, 3], name="how many blocks there are after each of 8 tokens, P = 3"
+        counts, [1, 1, 1, 2, 2, 2, 3, 3], name="how many pages there are after each of 8 tokens, P = 3"
     )
     check_equal(sequence.length, 8, name="sequence.length")
 
 
-def test_task_4_too_few_blocks_leave_everything_as_it_was(lab):
+def test_task_4_too_few_pages_leave_everything_as_it_was(lab):
     allocator = allocator_of(lab, 7)
     other, sequence = sequence_of(lab, allocator, 3, 5), sequence_of(lab, allocator, 3, 4)
-    blocks, before = list(sequence.blocks), books(allocator)
-    error = lab.paged.allocator.OutOfBlocks
-    check_raises(error, lambda: sequence.reserve(9), name="reserve(9), which takes 3 blocks more of 2")
-    check_equal(sequence.blocks, blocks, name="the sequence's blocks after the refusal")
+    pages, before = list(sequence.pages), books(allocator)
+    error = lab.paged.allocator.OutOfPages
+    check_raises(error, lambda: sequence.reserve(9), name="reserve(9), which takes 3 pages more of 2")
+    check_equal(sequence.pages, pages, name="the sequence's pages after the refusal")
     check_equal(sequence.length, 4, name="sequence.length after the refusal")
     check_equal(books(allocator), before, name="what the allocator knows after the refusal")
     sequence.reserve(8)
     check_equal(
-        len(sequence.blocks), 4, name="how many blocks there are after reserve(8), for which 2 suffice"
+        len(sequence.pages), 4, name="how many pages there are after reserve(8), for which 2 suffice"
     )
-    check_equal(len(other.blocks), 2, name="how many blocks the other sequence has")
+    check_equal(len(other.pages), 2, name="how many pages the other sequence has")
 
 
-@sizes_of_blocks
-def test_task_4_slots_follow_the_sequences_own_blocks(lab, P):
+@sizes_of_pages
+def test_task_4_places_follow_the_sequences_own_pages(lab, P):
     sequence = sequence_of(lab, allocator_of(lab, 9), P)
-    sequence.blocks = [6, 1, 8]
+    sequence.pages = [6, 1, 8]
     for start, stop in ((0, 3 * P), (P - 1, P + 1), (2 * P, 2 * P + 1), (P, P)):
-        expected = [slot_of([6, 1, 8], position, P) for position in range(start, stop)]
-        check_equal(sequence.slots(start, stop), expected, name=f"slots({start}, {stop}), P = {P}")
+        expected = [place_of([6, 1, 8], position, P) for position in range(start, stop)]
+        check_equal(sequence.places(start, stop), expected, name=f"places({start}, {stop}), P = {P}")
 
 
 def test_task_4_advancing_counts_tokens_and_takes_nothing(lab):
@@ -476,47 +476,47 @@ def test_task_4_a_released_sequence_is_as_good_as_new(lab):
     sequence = sequence_of(lab, allocator, 3, 8)
     for _ in range(2):
         sequence.release()
-        check_equal((sequence.blocks, sequence.length), ([], 0), name="blocks and length after release()")
+        check_equal((sequence.pages, sequence.length), ([], 0), name="pages and length after release()")
         check_all_free(allocator, when="after release()")
     sequence.reserve(4)
-    check_equal(len(sequence.blocks), 2, name="how many blocks reserve(4) took after release()")
+    check_equal(len(sequence.pages), 2, name="how many pages reserve(4) took after release()")
 
 
 def test_task_4_releasing_gives_up_one_reference_and_no_more(lab):
     allocator = allocator_of(lab, 6)
     sequence = sequence_of(lab, allocator, 3, 8)
-    shared = sequence.blocks[1]
+    shared = sequence.pages[1]
     allocator.share([shared])
     sequence.release()
-    check_equal(in_use(allocator), {shared: 1}, name="the blocks in use after one of two holders let go")
+    check_equal(in_use(allocator), {shared: 1}, name="the pages in use after one of two holders let go")
 
 
 @QUICK
 @given(
-    P=st.sampled_from(BLOCK_SIZES),
+    P=st.sampled_from(PAGE_SIZES),
     steps=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 20)), min_size=1, max_size=20),
 )
-def test_task_4_sequences_that_grow_and_end_side_by_side_share_no_slot(P, steps):
+def test_task_4_sequences_that_grow_and_end_side_by_side_share_no_place(P, steps):
     lab = door.active()
     allocator = allocator_of(lab, 30)
     sequences = [sequence_of(lab, allocator, P) for _ in range(3)]
     lengths = [0, 0, 0]
     for which, count in steps:
-        others = sum(blocks_needed(n, P) for i, n in enumerate(lengths) if i != which)
+        others = sum(pages_needed(n, P) for i, n in enumerate(lengths) if i != which)
         if count == 0:
             sequences[which].release()
             lengths[which] = 0
-        elif others + blocks_needed(lengths[which] + count, P) > 29:
-            error = lab.paged.allocator.OutOfBlocks
+        elif others + pages_needed(lengths[which] + count, P) > 29:
+            error = lab.paged.allocator.OutOfPages
             check_raises(error, partial(sequences[which].reserve, count), name=f"reserve({count})")
         else:
             sequences[which].reserve(count)
             sequences[which].advance(count)
             lengths[which] += count
         check_equal([s.length for s in sequences], lengths, name="the lengths of three sequences")
-        slots = [slot for s, n in zip(sequences, lengths, strict=True) for slot in s.slots(0, n)]
-        assert len(set(slots)) == len(slots), "a slot belongs to two tokens"
-        assert min(slots, default=P) >= P, "a token has a slot in the null block"
+        places = [place for s, n in zip(sequences, lengths, strict=True) for place in s.places(0, n)]
+        assert len(set(places)) == len(places), "a place belongs to two tokens"
+        assert min(places, default=P) >= P, "a token has a place in the null page"
     for sequence in sequences:
         sequence.release()
     check_all_free(allocator, when="after all three were released")
@@ -539,14 +539,14 @@ def test_task_5_the_sequence_stays_as_it_is_while_the_layers_run(lab):
     pool, allocator = pool_of(lab, 9, 3), allocator_of(lab, 9)
     sequence = sequence_of(lab, allocator, 3)
     sequence.reserve(6)
-    blocks, before = list(sequence.blocks), books(allocator)
+    pages, before = list(sequence.pages), books(allocator)
     for layer, cache in enumerate(caches_of(lab, pool, sequence)):
         cache.update_and_fetch(lab.array(keys), lab.array(values))
         assert sequence.length == 0, (
             f"after layer {layer} the sequence's length is {sequence.length}, not 0: the layers leave it alone, and "
             "whoever runs the model advances it when all have run"
         )
-        check_equal(sequence.blocks, blocks, name=f"the sequence's blocks after layer {layer} ran")
+        check_equal(sequence.pages, pages, name=f"the sequence's pages after layer {layer} ran")
     check_equal(books(allocator), before, name="what the allocator knows after the layers ran")
 
 
@@ -577,7 +577,7 @@ def test_task_5_what_is_there_already_is_the_sequences_to_say(lab):
 PIECES = [(7,), (6, 3), (1, 4, 2), (6, 1, 1, 2), (16, 1, 15, 1)]
 
 
-@sizes_of_blocks
+@sizes_of_pages
 @pytest.mark.parametrize("pieces", PIECES, ids=str)
 def test_task_5_the_new_tokens_are_written_and_all_of_them_fetched(lab, pieces, P):
     _, keys, values = whole(sum(pieces))
@@ -615,7 +615,7 @@ def test_task_5_the_new_tokens_are_written_and_all_of_them_fetched(lab, pieces, 
         start = stop
 
 
-@sizes_of_blocks
+@sizes_of_pages
 def test_task_5_nothing_is_written_but_the_new_tokens_of_this_layer(lab, P):
     _, keys, values = whole(8)
     pool, sequence = pool_of(lab, N + 5, P), sequence_of(lab, allocator_of(lab, N + 5), P)
@@ -627,14 +627,14 @@ def test_task_5_nothing_is_written_but_the_new_tokens_of_this_layer(lab, P):
         for name, new in (("keys", keys), ("values", values)):
             expected = np.full((LAYERS, N + 5, P, HKV, D), np.nan)
             for position in range(start, stop):
-                expected[1].reshape(-1, HKV, D)[slot_of(sequence.blocks, position, P)] = new[0, :, position]
+                expected[1].reshape(-1, HKV, D)[place_of(sequence.pages, position, P)] = new[0, :, position]
             axes = "layers N P Hkv D"
-            what = f"pool.{name} after tokens {start} to {stop - 1}, with NaN in all slots before"
+            what = f"pool.{name} after tokens {start} to {stop - 1}, with NaN in all places before"
             check(getattr(pool, name), expected, name=what, axes=axes, rtol=0, atol=0)
         sequence.advance(stop - start)
 
 
-@sizes_of_blocks
+@sizes_of_pages
 def test_task_5_sequences_and_layers_do_not_mix(lab, P):
     pool, allocator = pool_of(lab, 40, P), allocator_of(lab, 40)
     sequences = [sequence_of(lab, allocator, P) for _ in range(2)]
@@ -654,17 +654,17 @@ def test_task_5_sequences_and_layers_do_not_mix(lab, P):
         starts[one] = stop
 
 
-def test_task_5_blocks_in_no_order_hold_a_sequence_in_order(lab):
+def test_task_5_pages_in_no_order_hold_a_sequence_in_order(lab):
     query, keys, values = whole(7)
     pool, sequence = pool_of(lab, 9, 3), sequence_of(lab, allocator_of(lab, 9), 3)
-    sequence.blocks = [7, 2, 5]
+    sequence.pages = [7, 2, 5]
     cache, expected = (
         caches_of(lab, pool, sequence)[0],
         attention_oracle(query, keys, values, 0.4, causal(7, 7)),
     )
     for start, stop in ((0, 4), (4, 6), (6, 7)):
         actual = cache.attend(*(lab.array(x[:, :, start:stop]) for x in (query, keys, values)), 0.4)
-        name = f"attention of tokens {start} to {stop - 1} in blocks [7, 2, 5]"
+        name = f"attention of tokens {start} to {stop - 1} in pages [7, 2, 5]"
         check(actual, expected[:, :, start:stop], name=name, axes="1 H L D", nan=UNUSED)
         sequence.advance(stop - start)
 
@@ -688,19 +688,19 @@ def generate(lab: Any, model: Any, storage: tuple[Any, Any], prompt: Any, *rest:
     return lab.paged.sequence.generate_on_pages(model, *storage, list(prompt), *rest, **options)
 
 
-@sizes_of_blocks
-def test_task_5_blocks_are_reserved_before_the_model_runs_and_no_sooner(lab, P):
+@sizes_of_pages
+def test_task_5_pages_are_reserved_before_the_model_runs_and_no_sooner(lab, P):
     model, storage = PagingModel(lab, len(PROMPT), SCRIPT), storage_of(lab, 14, P)
     check_equal(list(generate(lab, model, storage, PROMPT, 6)), SCRIPT[:6], name="the tokens generated")
     expected = [PROMPT, *([token] for token in SCRIPT[:5])]
     check_equal(model.calls, expected, name="the ids that the model was run on")
-    needed = [blocks_needed(len(PROMPT) + n, P) for n in range(6)]
-    check_equal(model.blocks, needed, name=f"how many blocks the request had when the model ran, P = {P}")
+    needed = [pages_needed(len(PROMPT) + n, P) for n in range(6)]
+    check_equal(model.blocks, needed, name=f"how many pages the request had when the model ran, P = {P}")
     check_equal(model.head_rows, [1] * 6, name="how many rows went through the head each time")
     check_all_free(storage[1], when="at the end")
 
 
-def test_task_5_blocks_go_back_when_a_token_ends_the_text(lab):
+def test_task_5_pages_go_back_when_a_token_ends_the_text(lab):
     model, storage = PagingModel(lab, len(PROMPT), SCRIPT), storage_of(lab, 9, 3)
     tokens = list(generate(lab, model, storage, PROMPT, 7, {0, 9}))
     check_equal(tokens, SCRIPT[:4], name="the tokens, with the end tokens 0 and 9")
@@ -709,7 +709,7 @@ def test_task_5_blocks_go_back_when_a_token_ends_the_text(lab):
 
 
 @pytest.mark.parametrize("room", [1, 3, 7])
-def test_task_5_blocks_go_back_when_the_positions_are_used_up(lab, room):
+def test_task_5_pages_go_back_when_the_positions_are_used_up(lab, room):
     model, storage = PagingModel(lab, len(PROMPT), SCRIPT, len(PROMPT) + room), storage_of(lab, 9, 3)
     tokens = list(generate(lab, model, storage, PROMPT, 100))
     check_equal(tokens, SCRIPT[:room], name=f"the tokens, with {room} positions after the prompt's")
@@ -717,19 +717,19 @@ def test_task_5_blocks_go_back_when_the_positions_are_used_up(lab, room):
 
 
 @pytest.mark.parametrize("taken", [1, 4])
-def test_task_5_blocks_go_back_when_the_caller_asks_for_no_more(lab, taken):
+def test_task_5_pages_go_back_when_the_caller_asks_for_no_more(lab, taken):
     model, storage = PagingModel(lab, len(PROMPT), SCRIPT), storage_of(lab, 9, 3)
     stream = generate(lab, model, storage, PROMPT, 7)
     check_equal([next(stream) for _ in range(taken)], SCRIPT[:taken], name="the first tokens")
     check_equal(len(model.calls), taken, name=f"how often the model ran for {taken} tokens")
-    assert in_use(storage[1]), "a request that goes on holds no block"
+    assert in_use(storage[1]), "a request that goes on holds no page"
     stream.close()
     check_all_free(storage[1], when=f"after the stream was closed at token {taken}")
 
 
 @pytest.mark.parametrize("call", [0, 2])
 @pytest.mark.parametrize("who", ["model", "sample"])
-def test_task_5_blocks_go_back_after_an_error(lab, who, call):
+def test_task_5_pages_go_back_after_an_error(lab, who, call):
     model, storage, samples = PagingModel(lab, len(PROMPT), SCRIPT), storage_of(lab, 9, 3), list[int]()
 
     def sample(logits: Any, token_ids: Any) -> int:
@@ -752,22 +752,22 @@ def test_task_5_a_pool_that_runs_out_in_the_middle_ends_one_request_only(lab):
     check_equal([next(one), next(one)], SCRIPT[:2], name="the first request's tokens")
     held = in_use(allocator)
     other, tokens = generate(lab, second, (pool, allocator), [1, 2, 1, 6], 9), list[int]()
-    error = lab.paged.allocator.OutOfBlocks
-    name = "the second request, for which 3 blocks of 3 slots are left,"
+    error = lab.paged.allocator.OutOfPages
+    name = "the second request, for which 3 pages of 3 places are left,"
     check_raises(error, lambda: tokens.extend(other), name=name)
     check_equal(
-        len(second.calls), 6, name="how often the model ran before the blocks gave out: 4 + 5 tokens fit"
+        len(second.calls), 6, name="how often the model ran before the pages gave out: 4 + 5 tokens fit"
     )
-    check_equal(in_use(allocator), held, name="the blocks in use afterwards: the first request's")
+    check_equal(in_use(allocator), held, name="the pages in use afterwards: the first request's")
     check_equal(list(one), SCRIPT[2:4], name="the first request's tokens after the second had failed")
     check_all_free(allocator, when="at the end of both")
 
 
 def test_task_5_a_prompt_too_long_for_the_pool_never_runs(lab):
     model, storage = PagingModel(lab, len(PROMPT), SCRIPT), storage_of(lab, 2, 3)
-    error = lab.paged.allocator.OutOfBlocks
+    error = lab.paged.allocator.OutOfPages
     stream = generate(lab, model, storage, PROMPT, 7)
-    check_raises(error, lambda: next(stream), name="a prompt of 5 tokens with one block of 3 slots")
+    check_raises(error, lambda: next(stream), name="a prompt of 5 tokens with one page of 3 places")
     check_equal(len(model.calls), 0, name="how often the model ran")
     check_all_free(storage[1], when="after the refusal")
 
@@ -826,7 +826,7 @@ def test_task_5_sample_sees_every_id_and_the_callers_prompt_stays(lab):
         check(scores, model.scores(state), name=f"the logits for token {n}", axes="V", framework="numpy")
 
 
-@sizes_of_blocks
+@sizes_of_pages
 @pytest.mark.parametrize("family", sorted(numpy_model.FAMILIES))
 def test_task_5_the_model_of_week_1_says_the_same_as_with_its_own_caches(lab, family, P):
     config = lab.config.ModelConfig(**numpy_model.config_fields(family))

@@ -36,7 +36,7 @@ from .pages import (
     LAYERS,
     UNUSED,
     allocator_of,
-    blocks_needed,
+    pages_needed,
     books,
     check_all_free,
     in_use,
@@ -44,13 +44,13 @@ from .pages import (
     pool_of,
     spoil,
 )
-from .ragged import BLOCK_SIZES, CASES, RaggedStep, check_merged, check_step, pair_of, random_steps
+from .ragged import PAGE_SIZES, CASES, RaggedStep, check_merged, check_step, pair_of, random_steps
 from .ragged_step import NOTHING, WRONG_RULES, attend_alone, bottom_right, everything
 from .random_model import real_model
 from .step_oracle import TENSORS, Counted, check_on_meta, placed, without_numbers
 
 QUICK = settings(max_examples=60, deadline=None, derandomize=True, database=None, report_multiple_bugs=False)
-sizes_of_blocks = pytest.mark.parametrize("P", BLOCK_SIZES, ids=lambda P: f"pages of {P}")
+sizes_of_blocks = pytest.mark.parametrize("P", PAGE_SIZES, ids=lambda P: f"pages of {P}")
 causal_or_not = pytest.mark.parametrize("causal", [True, False], ids=["causal", "not causal"])
 
 
@@ -68,7 +68,7 @@ def test_task_1_three_sequences_as_in_the_chapter(lab):
 def test_task_1_one_sequence_alone(lab, P):
     blocks = [7, 2, 9, 4, 12, 30, 1, 8, 5]
     for past, new in ((0, 1), (0, P), (P, 1), (P - 1, 2), (2 * P - 1, 1), (P + 1, 2 * P)):
-        Counted(P, [(blocks[: blocks_needed(past + new, P)], past, new)]).check(lab)
+        Counted(P, [(blocks[: pages_needed(past + new, P)], past, new)]).check(lab)
 
 
 def test_task_1_blocks_reserved_for_later_are_not_in_the_table(lab):
@@ -103,7 +103,7 @@ def test_task_1_tokens_that_have_no_place_are_refused(lab, place, new, what):
 def test_task_1_any_sequences_in_any_blocks(P, lengths, seed):
     blocks = iter(np.random.default_rng(seed).permutation(np.arange(1, 400)).tolist())
     steps = [
-        ([next(blocks) for _ in range(blocks_needed(past + new, P) + later)], past, new)
+        ([next(blocks) for _ in range(pages_needed(past + new, P) + later)], past, new)
         for past, new, later in lengths
     ]
     Counted(P, steps).check(door.active())
@@ -638,7 +638,7 @@ def test_task_5_the_last_token_generated_takes_no_room(lab, prompt, max_tokens, 
 
 
 def test_task_5_what_can_never_run_is_refused_with_a_reason(lab):
-    batch = batch_of(lab, RaggedModel(lab, max_positions=20), num_blocks=5)
+    batch = batch_of(lab, RaggedModel(lab, max_positions=20), num_pages=5)
     for prompt, max_tokens in ((1, 1), (5, 4), (12, 1), (4, 9)):  # up to 12 tokens: 4 blocks of 3
         request = new_request(lab, prompt_of(prompt), max_tokens)
         name = f"the refusal of {prompt} prompt tokens and {max_tokens} of output, with 4 blocks of 3"
@@ -654,7 +654,7 @@ def test_task_5_what_can_never_run_is_refused_with_a_reason(lab):
 
 
 def test_task_5_blocks_that_others_hold_are_no_reason_to_refuse(lab):
-    batch = batch_of(lab, num_blocks=5)
+    batch = batch_of(lab, num_pages=5)
     batch.allocator.allocate(4)
     assert batch.refusal(new_request(lab, prompt_of(5), 4)) is None, (
         "the pool is large enough, only full just now: this request may run later"
@@ -681,12 +681,12 @@ def test_task_5_requests_come_in_from_the_left_while_there_is_a_place(lab):
     check_equal(admitted(batch, requests, waiting), state, name="who runs and who waits, asked again")
 
 
-def test_task_5_whoever_comes_in_has_blocks_for_its_longest(lab):
-    batch = batch_of(lab, num_blocks=30)
+def test_task_5_whoever_comes_in_has_pages_for_its_longest(lab):
+    batch = batch_of(lab, num_pages=30)
     requests = [new_request(lab, prompt_of(n), count) for n, count in ((5, 3), (3, 1), (1, 13))]
     batch.admit(deque(requests))
     for each in batch.running:
-        needed = blocks_needed(longest_of(each.request, 64), 3)
+        needed = pages_needed(longest_of(each.request, 64), 3)
         name = f"blocks of a request of {len(each.request.prompt_ids)} tokens and {each.request.max_tokens} of output"
         check_equal(len(each.sequence.blocks), needed, name=name)
         check_equal(each.sequence.length, 0, name="tokens that the pool holds of it")
@@ -694,7 +694,7 @@ def test_task_5_whoever_comes_in_has_blocks_for_its_longest(lab):
 
 
 def test_task_5_one_that_has_to_wait_is_not_overtaken(lab):
-    batch = batch_of(lab, num_blocks=8, max_running=4)  # 7 blocks of 3
+    batch = batch_of(lab, num_pages=8, max_running=4)  # 7 blocks of 3
     requests = [new_request(lab, prompt_of(n), count) for n, count in ((6, 4), (9, 7), (1, 2), (2, 1))]
     waiting = deque(requests)
     name = "who runs and who waits: 3 blocks of 7 are taken, request 1 needs 5, the next two 1 each"
@@ -707,10 +707,10 @@ def test_task_5_one_that_has_to_wait_is_not_overtaken(lab):
 
 
 def test_task_5_out_of_blocks_when_nobody_runs_who_could_make_room(lab):
-    batch = batch_of(lab, num_blocks=8)
+    batch = batch_of(lab, num_pages=8)
     others = batch.allocator.allocate(5)
     waiting = deque([new_request(lab, prompt_of(6), 4), new_request(lab, prompt_of(1), 1)])
-    error = lab.paged.allocator.OutOfBlocks
+    error = lab.paged.allocator.OutOfPages
     check_raises(error, lambda: batch.admit(waiting), name="to wait for blocks, when nobody runs,")
     check_equal((len(batch.running), len(waiting)), (0, 2), name="who runs, and who waits")
     check_equal(
@@ -783,7 +783,7 @@ def test_task_6_a_step_samples_for_those_who_have_nothing_due(lab):
 @sizes_of_blocks
 @pytest.mark.parametrize(("max_running", "chunk_size"), [(1, 4), (3, 1), (3, 4), (12, 128)])
 def test_task_6_every_request_gets_what_it_gets_alone(lab, max_running, chunk_size, P):
-    batch = batch_of(lab, num_blocks=90, P=P, max_running=max_running, chunk_size=chunk_size)
+    batch = batch_of(lab, num_pages=90, P=P, max_running=max_running, chunk_size=chunk_size)
     requests = many(lab)
     outputs = run_all(lab, batch, requests)
     for number, (output, wanted) in enumerate(zip(outputs, wanted_of(requests), strict=True)):
@@ -839,7 +839,7 @@ def test_task_6_whoever_finishes_makes_room_in_the_next_step(lab):
 
 def test_task_6_blocks_come_back_with_the_last_token(lab):
     requests = [new_request(lab, prompt_of(4, seed=n), 3) for n in range(4)]
-    batch = batch_of(lab, num_blocks=5, max_running=4)  # 4 blocks of 3: two requests at a time
+    batch = batch_of(lab, num_pages=5, max_running=4)  # 4 blocks of 3: two requests at a time
     watch = Watch(batch, requests)
     outputs = run_all(lab, batch, requests, watch)
     check_equal(outputs, wanted_of(requests), name="the outputs")
@@ -893,7 +893,7 @@ def test_task_6_nothing_to_do(lab):
 @pytest.mark.parametrize("length", [0, 11, 12, 40])
 def test_task_6_a_request_that_can_never_run_is_refused_and_the_others_go_on(lab, length, place):
     model = RaggedModel(lab, max_positions=12)
-    batch = batch_of(lab, model, num_blocks=4)  # 3 blocks of 3
+    batch = batch_of(lab, model, num_pages=4)  # 3 blocks of 3
     requests = [new_request(lab, prompt_of(n), 3) for n in (5, 7, 1, 3)]
     requests.insert(place, new_request(lab, prompt_of(length), 3))
     errors: list[Any] = []
@@ -916,10 +916,10 @@ def test_task_6_a_request_that_can_never_run_is_refused_and_the_others_go_on(lab
 
 
 def test_task_6_out_of_blocks_when_others_hold_them(lab):
-    batch = batch_of(lab, num_blocks=8)
+    batch = batch_of(lab, num_pages=8)
     others = batch.allocator.allocate(5)
     requests = [new_request(lab, prompt_of(n), 3) for n in (2, 6)]
-    error = lab.paged.allocator.OutOfBlocks
+    error = lab.paged.allocator.OutOfPages
     call = partial(lab.paged.batch.batch_generate_paged, batch, requests)
     check_raises(error, call, name="a request of 3 blocks where the others leave 2")
     check_equal(requests[0].output, alone(requests[0].prompt_ids, 3), name="the output of the one that fits")
@@ -994,7 +994,7 @@ def test_task_6_blocks_go_back_when_a_stream_fails(lab, call):
 
 @pytest.mark.parametrize(("length", "count"), [(0, 3), (12, 3), (5, 6)])
 def test_task_6_a_stream_that_can_never_run_is_refused(lab, length, count):
-    batch = batch_of(lab, RaggedModel(lab, max_positions=12), num_blocks=4)
+    batch = batch_of(lab, RaggedModel(lab, max_positions=12), num_pages=4)
     request = new_request(lab, prompt_of(length), count)
     stream = lab.paged.batch.generate_paged(batch, request)
     name = f"a prompt of {length} and {count} tokens of output, with 12 positions and 3 blocks of 3"
@@ -1017,9 +1017,9 @@ REQUESTS = st.lists(st.tuples(st.integers(0, 14), st.integers(0, 9), STOPS), max
 )
 def test_task_6_whoever_comes_and_goes_each_is_as_if_alone(wanted, P, spare, max_running, chunk_size):
     lab, limit = door.active(), 13
-    num_blocks = 2 + spare
+    num_pages = 2 + spare
     model = RaggedModel(lab, max_positions=limit)
-    batch = batch_of(lab, model, num_blocks=num_blocks, P=P, max_running=max_running, chunk_size=chunk_size)
+    batch = batch_of(lab, model, num_pages=num_pages, P=P, max_running=max_running, chunk_size=chunk_size)
     requests = [
         new_request(lab, prompt_of(length, seed=n), count, ends)
         for n, (length, count, ends) in enumerate(wanted)
@@ -1027,8 +1027,8 @@ def test_task_6_whoever_comes_and_goes_each_is_as_if_alone(wanted, P, spare, max
     outputs = run_all(lab, batch, requests)
     for request, output in zip(requests, outputs, strict=True):
         length, most = len(request.prompt_ids), request.max_tokens
-        fits = 0 < length < limit and blocks_needed(longest_of(request, limit), P) < num_blocks
-        name = f"a prompt of {length}, {most} tokens of output, {num_blocks - 1} blocks of {P}, {limit} positions"
+        fits = 0 < length < limit and pages_needed(longest_of(request, limit), P) < num_pages
+        name = f"a prompt of {length}, {most} tokens of output, {num_pages - 1} blocks of {P}, {limit} positions"
         check_equal(request.error is None, fits, name=f"whether {name} are accepted")
         expected = alone(request.prompt_ids, most, request.end_ids, limit) if fits else []
         check_equal(output, expected, name=f"the output of {name}")

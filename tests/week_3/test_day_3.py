@@ -24,10 +24,10 @@ from .pages import allocator_of, spoil
 from .ragged import CASES, RaggedStep, check_merged, check_step, pair_of, random_steps
 from .ragged_step import NOTHING, attend_alone, bottom_right, everything
 
-BLOCK_SIZES = (1, 3, 16, 24)  # a tile of 64 is a whole number of pages of 1 and 16, and not of 3 and 24
+PAGE_SIZES = (1, 3, 16, 24)  # a tile of 64 is a whole number of pages of 1 and 16, and not of 3 and 24
 FEW = 8  # FEW_QUERIES
 QUICK = settings(max_examples=60, deadline=None, derandomize=True, database=None, report_multiple_bugs=False)
-sizes_of_blocks = pytest.mark.parametrize("P", BLOCK_SIZES, ids=lambda P: f"pages of {P}")
+sizes_of_pages = pytest.mark.parametrize("P", PAGE_SIZES, ids=lambda P: f"pages of {P}")
 causal_or_not = pytest.mark.parametrize("causal", [True, False], ids=["causal", "not causal"])
 dtypes = pytest.mark.parametrize("dtype", DTYPES)
 
@@ -46,13 +46,13 @@ def auto(lab):
 
 
 @dtypes
-@sizes_of_blocks
+@sizes_of_pages
 @pytest.mark.parametrize(("start", "stop"), [(0, 1), (0, 64), (64, 65), (64, 128), (128, 159)])
 def test_task_1_a_tile_is_brought_together_out_of_its_pages(cpu_kernel, start, stop, P, dtype):
     check_load(cpu_kernel, sequence(71, 159, P, dtype=dtype), start, stop)
 
 
-@sizes_of_blocks
+@sizes_of_pages
 def test_task_1_what_stands_behind_the_last_token_is_not_read(cpu_kernel, P):
     for kv_len in (P - 1, P, P + 1, 2 * P):
         if kv_len:
@@ -97,7 +97,7 @@ def test_task_3_one_token_attends_to_its_past(cpu_kernel, kv_len):
     check_part(cpu_kernel, sequence(74, kv_len, 16), 0, kv_len, kv_len)
 
 
-@sizes_of_blocks
+@sizes_of_pages
 @pytest.mark.parametrize(("L", "kv_len"), [(2, 66), (5, 5), (7, 130)])
 def test_task_3_several_tokens_see_one_key_more_each(cpu_kernel, L, kv_len, P):
     check_part(cpu_kernel, sequence(75, kv_len, P, L), 0, kv_len, kv_len - L + 1)
@@ -205,7 +205,7 @@ def test_task_4_every_task_is_done_by_some_worker(cpu_kernel, workers):
 
 
 @causal_or_not
-@sizes_of_blocks
+@sizes_of_pages
 @pytest.mark.parametrize("case", CASES)
 def test_task_4_each_sequence_attends_to_its_own_pages(cpu_kernel, case, P, causal):
     check_pages(cpu_kernel, RaggedStep.random(82, CASES[case](P), P), causal=causal)
@@ -222,9 +222,9 @@ def test_task_4_only_the_rows_asked_for_are_touched(cpu_kernel, rows):
     check_pages(cpu_kernel, RaggedStep.random(84, MIXED, 3), rows)
 
 
-def test_task_4_sequences_may_share_blocks(cpu_kernel):
+def test_task_4_sequences_may_share_pages(cpu_kernel):
     step = RaggedStep.random(85, [(40, 3), (37, 1), (55, 2)], 16, shared=2)
-    check_equal(step.tables[0][:2], step.tables[1][:2], name="the blocks that two sequences share")
+    check_equal(step.tables[0][:2], step.tables[1][:2], name="the pages that two sequences share")
     check_pages(cpu_kernel, step, workers=3)
 
 
@@ -249,7 +249,7 @@ def check_paged(lab: Any, attention: Callable[..., Any], step: RaggedStep, causa
 
 @causal_or_not
 @dtypes
-@sizes_of_blocks
+@sizes_of_pages
 @pytest.mark.parametrize("case", CASES)
 def test_task_5_a_step_of_any_sequences(lab, cpu_kernel, case, P, dtype, causal):
     step = RaggedStep.random(87, CASES[case](P), P, dtype=dtype)
@@ -278,12 +278,12 @@ def test_task_5_each_part_counts_by_its_log_sum_exp(lab, cpu_kernel):
     check_step(lab, cpu_kernel.paged_attention_cpu, step, device="cpu", rtol=1e-4, atol=2e-5)
 
 
-@sizes_of_blocks
+@sizes_of_pages
 @pytest.mark.parametrize("case", CASES)
 def test_task_5_two_sets_of_pages_merged_give_the_whole(lab, cpu_kernel, case, P):
     step = RaggedStep.random(90, CASES[case](P), P)
-    for blocks in (1, 2):
-        check_merged(lab, cpu_kernel.paged_attention_cpu, step, blocks, device="cpu", **TIGHT)
+    for pages in (1, 2):
+        check_merged(lab, cpu_kernel.paged_attention_cpu, step, pages, device="cpu", **TIGHT)
 
 
 @pytest.mark.parametrize("rows", [[0], [2, 1], [3], []], ids=str)
@@ -438,7 +438,7 @@ SIDES = [(FEW, FEW), (FEW + 4, FEW + 1), (40, 1), (90, 70), (50, FEW), (FEW + 1,
 
 @causal_or_not
 @dtypes
-@sizes_of_blocks
+@sizes_of_pages
 def test_task_6_one_step_has_sequences_with_few_and_with_many_queries(lab, auto, P, dtype, causal):
     step = RaggedStep.random(98, SIDES, P, dtype=dtype)
     options = TIGHT if dtype == "float32" else HALF
@@ -466,8 +466,8 @@ def test_task_6_any_random_step(seed, P, lengths, causal):
 @pytest.mark.parametrize("P", [3, 16])
 def test_task_6_two_sets_of_pages_merged_give_the_whole(lab, auto, P):
     step = RaggedStep.random(100, SIDES, P)
-    for blocks in (1, 2):
-        check_merged(lab, auto.paged_attention_auto, step, blocks, device="cpu", **TIGHT)
+    for pages in (1, 2):
+        check_merged(lab, auto.paged_attention_auto, step, pages, device="cpu", **TIGHT)
 
 
 def test_task_6_it_is_the_reference_on_both_sides(lab, auto):

@@ -52,7 +52,7 @@ def gpu_code(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def test_task_1_a_key_as_in_the_chapter(lab):
-    """Head 1 of a token at place 2 of block 5, with P 4, Hkv 3, D 2: numbers 5 · 24 + 2 · 6 + 1 · 2 and the next."""
+    """Head 1 of a token at place 2 of page 5, with P 4, Hkv 3, D 2: numbers 5 · 24 + 2 · 6 + 1 · 2 and the next."""
     pages = np.arange(7 * 4 * 3 * 2, dtype=np.float64).reshape(7, 4, 3, 2)
     tile = Tile(pages, [3, 5], np.full(16, 6), np.arange(16) == 0, head=1)
     expected = np.zeros((16, 2))
@@ -93,10 +93,10 @@ def test_task_1_a_pool_may_hold_more_numbers_than_int32_can_count(lab):
     if not lab.kernels.compiling_triton.INTERPRETED.value:
         pytest.skip("only the interpreter tells what addresses a kernel asks for")
     tile = Tile.random(345, 0, 1, 16)
-    block = 2**31 // tile.pages[0].size + 5
-    tile.table = [block]
+    page = 2**31 // tile.pages[0].size + 5
+    tile.table = [page]
     addresses = tile.far(lab)
-    first = (block * 16 * 3 + tile.head) * 24 * 4
+    first = (page * 16 * 3 + tile.head) * 24 * 4
     check_equal(
         addresses[:3],
         [first, first + 4, first + 8],
@@ -344,7 +344,7 @@ def test_task_4_the_grid_is_as_in_the_chapter(lab, monkeypatch, lengths, group, 
     check_step(lab, paged(lab), RaggedStep.random(375, lengths, 16, sizes=(2, group, 20)), **TOLERANCE)
     check_equal(len(launches), 1, name="the launches of attend_pages in a call")
     found, options = launches[0]
-    check_equal(found, grid, name="the grid (sequences, blocks of rows · Hkv, parts)")
+    check_equal(found, grid, name="the grid (sequences, pages of rows · Hkv, parts)")
     check_equal(options.get("ROWS", rows), rows, name="ROWS")
 
 
@@ -355,12 +355,12 @@ def test_task_4_a_sequence_of_which_nothing_is_there_sees_nothing(lab):
 
 @pytest.mark.parametrize("case", ["one prompt", "a chunk after a long past"])
 def test_task_4_two_halves_of_a_sequence_give_the_whole(lab, case):
-    check_merged(lab, paged(lab), RaggedStep.random(377, CASES[case](3), 3), blocks=2, **TOLERANCE)
+    check_merged(lab, paged(lab), RaggedStep.random(377, CASES[case](3), 3), pages=2, **TOLERANCE)
 
 
 @FEW
 @given(step=random_steps(sizes=(1, 2, 20)))
-def test_task_4_any_step_over_any_blocks(step):
+def test_task_4_any_step_over_any_pages(step):
     lab = door.active()
     check_step(lab, paged(lab), step, **TOLERANCE)
 
@@ -413,13 +413,13 @@ def test_task_4_the_bandwidth_that_it_reaches_at_decode(lab, dtype, record_prope
     rng = np.random.default_rng(380)
     pages = [lab.array(rng.normal(size=(B * per + 1, P, Hkv, D)).astype(np.float32), dtype) for _ in range(2)]
     query = lab.array(rng.normal(size=(B, 3 * Hkv, D)), dtype)
-    blocks = rng.permutation(np.arange(1, B * per + 1)).reshape(B, per)
+    pages = rng.permutation(np.arange(1, B * per + 1)).reshape(B, per)
     meta = lab.paged.metadata.ForwardMeta(
         positions=lab.array(np.full(B, S - 1)),
-        slot_mapping=lab.array(blocks[:, -1] * P + P - 1),
+        slot_mapping=lab.array(pages[:, -1] * P + P - 1),
         cu_seqlens_q=lab.array(np.arange(B + 1), "int32"),
         seq_lens_kv=lab.array(np.full(B, S), "int32"),
-        block_table=lab.array(blocks, "int32"),
+        block_table=lab.array(pages, "int32"),
         last_rows=lab.array(np.arange(B)),
         starts=list(range(B + 1)),
         kv_lens=[S] * B,

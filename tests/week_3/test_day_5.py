@@ -35,13 +35,13 @@ from .decode_states import (
     tables,
 )
 from .inserting import Listening, check_pool, heads_of, new_rows, state_for
-from .pages import BLOCK_SIZES, UNUSED, blocks_needed, normal, spoil
+from .pages import PAGE_SIZES, UNUSED, pages_needed, normal, spoil
 from .ragged import CASES, RaggedStep
 from .random_model import real_model
 from .step_oracle import TENSORS, Counted, check_on_meta, placed, without_numbers
 
 QUICK = settings(max_examples=60, deadline=None, derandomize=True, database=None, report_multiple_bugs=False)
-sizes_of_pages = pytest.mark.parametrize("P", BLOCK_SIZES, ids=lambda P: f"pages of {P}")
+sizes_of_pages = pytest.mark.parametrize("P", PAGE_SIZES, ids=lambda P: f"pages of {P}")
 
 
 # Task 1: pages for a step
@@ -69,7 +69,7 @@ def test_task_1_all_slots_get_what_they_lack_at_once(lab):
 def test_task_1_too_few_pages_are_refused_and_nobody_gets_any(lab):
     state = state_of(lab, num_pages=11, held={0: ([4, 7], 6), 2: ([8, 3, 6], 9)})  # 5 of 10 are free
     name = "allocate([1, 6, 4, 2]) with 5 pages free, where 1 + 2 + 2 + 1 are lacking"
-    kind = lab.paged.allocator.OutOfBlocks
+    kind = lab.paged.allocator.OutOfPages
     error = refused(state, kind, lambda: state.allocate([1, 6, 4, 2]), name=name)
     for number, what in ((6, "pages are lacking"), (5, "pages are free")):
         check_says(error, number, f"that {number} {what}")
@@ -307,7 +307,7 @@ def test_task_3_slots_that_bring_nothing_have_no_row(lab, q_lens):
 def test_task_3_steps_up_to_the_edges_of_pages(lab, P):
     pages = [7, 2, 9, 4, 11, 3, 1, 8, 5]
     for past, new in ((0, 1), (0, P), (P, 1), (P - 1, 2), (2 * P - 1, 1), (P + 1, 2 * P), (P, P)):
-        mine = pages[: blocks_needed(past + new, P)]
+        mine = pages[: pages_needed(past + new, P)]
         state = state_of(lab, num_pages=13, P=P, slots=3, most=9, held={1: (mine, past), 2: ([6, 10], 1)})
         check_metadata(lab, state, [0, new, 1])
         check_metadata(lab, state, [0, new, 0])
@@ -340,7 +340,7 @@ def filled_states(draw: Any) -> tuple[int, dict[int, tuple[list[int], int]], lis
     order = np.random.default_rng(draw(st.integers(0, 99))).permutation(np.arange(1, 270)).tolist()
     free = iter(order)
     held = {
-        slot: ([next(free) for _ in range(blocks_needed(past + new, P) + later)], past)
+        slot: ([next(free) for _ in range(pages_needed(past + new, P) + later)], past)
         for slot, (past, new, later) in enumerate(slots)
     }
     return P, held, [new for _, new, _ in slots]
@@ -488,7 +488,7 @@ def test_task_5_decodes_chunks_and_prompts_share_a_run(lab, P):
         watched.clear()
         rows = run_of(lab, model, state, ids, lengths, q_lens)
         before, lengths = lengths, plus(lengths, q_lens)
-        held = [blocks_needed(length, P) for length in lengths]
+        held = [pages_needed(length, P) for length in lengths]
         where = f"while each layer of step {number} runs"
         check_equal(
             [seen for seen, _ in watched], [before] * 2, name=f"the lengths {where}: advance comes last"
@@ -501,7 +501,7 @@ def test_task_5_decodes_chunks_and_prompts_share_a_run(lab, P):
         check(rows, np.array(expected, float), name=name, axes="B E", rtol=0)
         check_equal(state.lengths.tolist(), lengths, name=f"the lengths after step {number}")
     check_equal(len(model.runs), len(STEPS), name="how often the model ran, for so many steps")
-    held = [blocks_needed(length, P) for length in lengths]
+    held = [pages_needed(length, P) for length in lengths]
     check_equal(state.held, held, name="the pages held at the end: no more than the tokens need")
 
 
@@ -521,7 +521,7 @@ def test_task_5_a_run_that_fails_counts_no_token_and_keeps_its_pages(lab):
         lengths = plus(lengths, q_lens)
         expected = [[fingerprints(ids[n][: lengths[n]])[-1], lengths[n]] for n in range(4) if q_lens[n]]
         check(rows, np.array(expected, float), name="the last rows, after a failure", axes="B E", rtol=0)
-    check_equal(state.held, [blocks_needed(n, 3) for n in lengths], name="the pages held at the end")
+    check_equal(state.held, [pages_needed(n, 3) for n in lengths], name="the pages held at the end")
 
 
 def test_task_5_a_step_without_pages_runs_nothing_and_changes_nothing(lab):
@@ -529,7 +529,7 @@ def test_task_5_a_step_without_pages_runs_nothing_and_changes_nothing(lab):
     state = model_state(lab, model, num_pages=6)
     fill(state, {1: ([2, 4, 1], 9)})
     step = partial(lab.ragged.forward.forward, model, state, list(range(8)), [4, 1, 3, 0])
-    kind = lab.paged.allocator.OutOfBlocks
+    kind = lab.paged.allocator.OutOfPages
     refused(state, kind, step, name="a step that needs 2 + 1 + 1 pages, with 2 free")
     check_equal(model.runs, [], name="what the model was run on")
 
@@ -599,7 +599,7 @@ def test_task_5_whatever_happens_each_slot_goes_on_as_if_it_were_alone(history):
             model.fails_at = len(model.runs) if what == "fail" else None
             try:
                 rows = run_of(lab, model, state, ids, lengths, counts)
-            except (KeyError, lab.paged.allocator.OutOfBlocks):
+            except (KeyError, lab.paged.allocator.OutOfPages):
                 rows = None
             if rows is not None:
                 lengths = plus(lengths, counts)

@@ -33,7 +33,7 @@ from .mixed_batches import (
     state_of,
     wanted_of,
 )
-from .pages import blocks_needed, spoil
+from .pages import pages_needed, spoil
 
 QUICK = settings(max_examples=80, deadline=None, derandomize=True, database=None, report_multiple_bugs=False)
 sizes_of_pages = pytest.mark.parametrize("P", [1, 3, 16], ids=lambda P: f"pages of {P}")
@@ -524,7 +524,7 @@ POOLS = st.tuples(st.sampled_from([1, 2, 3, 5]), st.integers(0, 6))
 def total_of(pool: tuple[int, int], limit: int) -> int:
     """Pages enough for the longest request there can be, and some more."""
     P, extra = pool
-    return blocks_needed(limit - 1, P) + extra
+    return pages_needed(limit - 1, P) + extra
 
 
 @QUICK

@@ -20,7 +20,7 @@ from coursekit.paths import Course
 
 NAN = float("nan")
 SMALL = 4096  # bytes
-FAR = 1 << 20  # the number of a block that no pool here has
+FAR = 1 << 20  # the number of a page that no pool here has
 BF16_NAN = 0x7FC0  # as the interpreter keeps it
 Program = tuple[int, int, int]
 
@@ -130,7 +130,7 @@ def _learners_lines() -> list[str]:
 
 @contextmanager
 def watched(lab: Any, check: bool = True) -> Iterator[Memory]:
-    """Watch the kernels that run in this block; compiled for a GPU they are not watched, and nothing is checked.
+    """Watch the kernels that run in this page; compiled for a GPU they are not watched, and nothing is checked.
 
     What `torch.empty` gives here is NaN, and what no program writes of it is told. Where a load has a mask and no
     `other`, numbers are NaN: on a GPU they may be anything.

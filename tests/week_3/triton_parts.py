@@ -14,7 +14,7 @@ import numpy as np
 from coursekit.check import CheckFailed, check
 from coursekit.paths import Course
 
-from .pages import UNUSED, blocks_needed
+from .pages import UNUSED, pages_needed
 from .ragged_step import WRONG_RULES, RaggedStep, Seen, attend_alone, bottom_right, everything
 from .triton_memory import FAR, NAN, Program, watched
 
@@ -25,17 +25,17 @@ TOLERANCE: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-5}
 
 
 def spoilt(lab: Any, meta: Any, P: int) -> Any:
-    """The step's metadata, with numbers of blocks that don't exist behind those that are needed."""
+    """The step's metadata, with numbers of pages that don't exist behind those that are needed."""
     table = lab.numpy(meta.block_table)
     for b, kv_len in enumerate(meta.kv_lens):
-        table[b, blocks_needed(kv_len, P) :] = FAR
+        table[b, pages_needed(kv_len, P) :] = FAR
     return replace(meta, block_table=lab.array(table, "int32"))
 
 
 def paged(lab: Any) -> Callable[..., tuple[Any, Any]]:
     """The learner's paged_attention_triton, watched, as a cache calls it: of the query, the heads are turned.
 
-    The tables end in blocks that don't exist.
+    The tables end in pages that don't exist.
     """
     function = lab.kernels.paged_attention_triton.paged_attention_triton
 
@@ -102,8 +102,8 @@ class Launch:
     @property
     def grid(self) -> tuple[int, int, int]:
         group = self.step.query.shape[1] // self.step.keys.shape[2]
-        blocks = -(-max(self.step.q_lens) * group // self.ROWS)
-        return len(self.step.q_lens), blocks * self.step.keys.shape[2], self.parts
+        pages = -(-max(self.step.q_lens) * group // self.ROWS)
+        return len(self.step.q_lens), pages * self.step.keys.shape[2], self.parts
 
     def run(self, lab: Any) -> tuple[Any, Any]:
         """out [parts, T, H, D] and lse [parts, T, H], as the programs left them; both were NaN."""
@@ -148,9 +148,9 @@ class Launch:
         __tracebackhide__ = True
         step, Hkv = self.step, self.step.keys.shape[2]
         group, rule = step.query.shape[1] // Hkv, bottom_right if self.causal else everything
-        for (b, block, part), rows in self.read.items():
+        for (b, page, part), rows in self.read.items():
             L, S = step.q_lens[b], step.kv_lens[b]
-            own = range(block // Hkv * self.ROWS, min((block // Hkv + 1) * self.ROWS, L * group))
+            own = range(page // Hkv * self.ROWS, min((page // Hkv + 1) * self.ROWS, L * group))
             last = max((rule(i // group, L, S) for i in own), default=0)
             begin, end = part * self.PART, min(last, (part + 1) * self.PART)
             stop = begin + -(-max(0, end - begin) // self.TILE) * self.TILE
@@ -159,7 +159,7 @@ class Launch:
             more = len({row // Hkv for row in rows} - seen)
             if more:
                 raise CheckFailed(
-                    f"program ({b}, {block}, {part}) reads {more} keys in vain: "
+                    f"program ({b}, {page}, {part}) reads {more} keys in vain: "
                     + (
                         f"its {len(own)} queries see no key from number {max(begin, last)} on"
                         if own

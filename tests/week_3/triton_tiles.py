@@ -77,10 +77,10 @@ class Tile:
         dtype: str = "float32",
     ) -> Tile:
         """Positions start … start + TILE − 1, of which those below `stop` are there, and wanted."""
-        (Hkv, D), blocks = sizes, -(-stop // P)
+        (Hkv, D), pages = sizes, -(-stop // P)
         rng = np.random.default_rng(seed)
-        table = rng.permutation(np.arange(1, blocks + 3))[:blocks].tolist()
-        pages = np.full((blocks + 3, P, Hkv, D), NAN)
+        table = rng.permutation(np.arange(1, pages + 3))[:pages].tolist()
+        pages = np.full((pages + 3, P, Hkv, D), NAN)
         numbers = random_numbers(seed, stop, Hkv, D, dtype=dtype)
         for position in range(stop):
             pages[table[position // P], position % P] = numbers[position]
@@ -129,7 +129,7 @@ class Tile:
         out, memory, table, _ = self.load(lab)
 
         def of_row(number: Callable[[int, int], int]) -> np.ndarray:
-            """What comes of another formula for the row of a head: block, place -> row."""
+            """What comes of another formula for the row of a head: page, place -> row."""
             tile = self.expected()
             for t in np.flatnonzero(self.wanted):
                 position = self.positions[t]
@@ -151,7 +151,7 @@ class Tile:
                 "the place within the page is forgotten": lambda: of_row(
                     lambda b, p: b * P * Hkv + self.head
                 ),
-                "a block's number is taken for a slot": lambda: of_row(
+                "a page's number is taken for a slot": lambda: of_row(
                     lambda b, p: (b + p) * Hkv + self.head
                 ),
                 "head and place are swapped: pages are [N, P, Hkv, D]": lambda: of_row(

@@ -10,7 +10,7 @@ from torch import Tensor
 from tiny_llm.kernels.paged_attention_cpu import paged_attention_cpu
 from tiny_llm.paged.attention import Attended, merge_attention
 from tiny_llm.paged.metadata import ForwardMeta
-from tiny_llm.paged.pool import blocks_for
+from tiny_llm.paged.pool import pages_for
 
 FEW_QUERIES = 8
 """Up to so many new tokens of a sequence the kernel is ahead; beyond that, gathering once and torch's attention."""
@@ -70,7 +70,7 @@ def paged_attention_auto(
     for row, q_len in enumerate(q_lens):
         if q_len > FEW_QUERIES:
             new, kv_len = slice(meta.starts[row], meta.starts[row + 1]), meta.kv_lens[row]
-            blocks = meta.block_table[row, : blocks_for(kv_len, keys.shape[1])]
-            key, value = (pages[blocks].flatten(0, 1)[:kv_len] for pages in (keys, values))
+            numbers = meta.block_table[row, : pages_for(kv_len, keys.shape[1])]
+            key, value = (pages[numbers].flatten(0, 1)[:kv_len] for pages in (keys, values))
             out[new], lse[new] = attend_fused(query[new], key, value, scale, causal)
     return out, lse

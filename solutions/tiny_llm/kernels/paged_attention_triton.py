@@ -14,7 +14,6 @@ from torch import Tensor
 from tiny_llm.kernels.compiling_triton import dot, tl, triton
 from tiny_llm.paged.attention import Attended, merge_attention
 from tiny_llm.paged.metadata import ForwardMeta
-from tiny_llm.paged.pool import blocks_for
 
 TILE = 64
 """Keys between two updates of the online softmax."""
@@ -32,18 +31,18 @@ def load_tile(
 
     Args:
         pages: points to a layer's pages [N, P, Hkv, D], contiguous.
-        table: points to the blocks of the sequence, int32.
+        table: points to the pages of the sequence, by number, int32.
         head: which key head.
         positions: int32 [TILE].
         wanted: bool [TILE]: which of them to read. Nothing is read for the others, neither table nor page.
-        Hkv: key heads. P: tokens a block. D: head size.
+        Hkv: key heads. P: tokens per page. D: head size.
         WIDTH: D, or the next power of two: tiles have no other sizes.
 
     Returns:
         [TILE, WIDTH] in the dtype of the pages; zeros where nothing is wanted, and behind D.
     """
-    blocks = tl.load(table + positions // P, mask=wanted, other=0).to(tl.int64)
-    rows = (blocks * P + positions % P) * Hkv + head
+    numbers = tl.load(table + positions // P, mask=wanted, other=0).to(tl.int64)
+    rows = (numbers * P + positions % P) * Hkv + head
     columns = tl.arange(0, WIDTH)
     inside = wanted[:, None] & (columns < D)[None, :]
     return tl.load(pages + rows[:, None] * D + columns[None, :], mask=inside, other=0.0)
@@ -176,10 +175,10 @@ def paged_attention_triton(
     (T, H, D), (_, P, Hkv, _) = query.shape, keys.shape
     most = max(stop - start for start, stop in pairwise(meta.starts)) * H // Hkv
     rows = min(max(triton.next_power_of_2(most), FEWEST_ROWS), MOST_ROWS)
-    parts = max(1, blocks_for(max(meta.kv_lens), PART))
+    parts = max(1, triton.cdiv(max(meta.kv_lens), PART))
     out = torch.empty(parts, T, H, D, dtype=torch.float32, device=query.device)
     lse = torch.empty(parts, T, H, dtype=torch.float32, device=query.device)
-    attend_pages[(len(meta.kv_lens), blocks_for(most, rows) * Hkv, parts)](
+    attend_pages[(len(meta.kv_lens), triton.cdiv(most, rows) * Hkv, parts)](
         query.contiguous(),
         keys,
         values,

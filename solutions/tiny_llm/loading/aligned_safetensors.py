@@ -22,7 +22,7 @@ _DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16"}
 
 
 def write_aligned(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
-    """Write contiguous CPU tensors in float32, bfloat16 or float16, and some strings to go with them.
+    """Write contiguous CPU tensors in float32, bfloat16 or float16, with strings as metadata.
 
     Raises:
         OSError: the file can't be written.

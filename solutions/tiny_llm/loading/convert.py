@@ -29,8 +29,8 @@ def convert(source: TensorSource, dtype: torch.dtype) -> dict[str, Tensor]:
     """All the model's tensors by our names, on the CPU, in `dtype`.
 
     Raises:
-        WeightsError: a tensor is missing, has another shape than the config says, or is none that we know, so that
-            running without it would give other answers than the model's.
+        WeightsError: a tensor is missing, has another shape than the config says, or is unknown: leaving an unknown
+            tensor out would change the model's answers.
     """
     wanted = _wanted(source)
     return {name: _stack(source, parts, dtype) for name, parts in _with_progress(wanted)}
@@ -39,8 +39,8 @@ def convert(source: TensorSource, dtype: torch.dtype) -> dict[str, Tensor]:
 def convert_to_4_bits(source: TensorSource, dtype: torch.dtype) -> dict[str, Converted]:
     """The same with the matrices of the blocks in 4 bits; the rest is in `dtype`.
 
-    What the source has in 4 bits keeps its numbers. Anything else is quantized tensor by tensor, so that never more
-    than one of them is there in floats.
+    What the source has in 4 bits keeps its numbers. Anything else is quantized tensor by tensor, so that at most one
+    of them is in memory as floats.
 
     Raises:
         WeightsError: as for :func:`convert`, or a matrix can't be cut into groups of 32.

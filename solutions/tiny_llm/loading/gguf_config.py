@@ -12,10 +12,10 @@ _DEFAULT_ROPE_BASE = 10000.0
 
 
 def config_from_gguf(file: GGUFFile) -> ModelConfig:
-    """What the file says about its model.
+    """The config of the model in the file.
 
     Raises:
-        WeightsError: a key is missing, or the model uses something that the model class doesn't do.
+        WeightsError: a key is missing, or the model needs something that the model class doesn't support.
     """
     architecture = _get(file, "general.architecture")
     if architecture not in ARCHITECTURES:

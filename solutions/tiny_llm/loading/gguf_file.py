@@ -1,7 +1,7 @@
 """The GGUF format: a header of typed key-value pairs, a table of tensors, then the tensors' bytes.
 
 Only the header is read here, with offsets into the file for the rest. The `gguf` package has a reader of its own,
-which makes a NumPy view for every token of the vocabulary and so takes seconds; this one takes a fraction of one.
+which makes a NumPy view for every token of the vocabulary and so takes seconds; this one is far quicker.
 
 Source: the format's specification, `docs/gguf.md` in the ggml repository.
 """
@@ -108,7 +108,7 @@ def _read_entry(cursor: _Cursor) -> TensorEntry:
 
 
 class _Cursor:
-    """A place in the file's bytes that moves forward as things are read."""
+    """A position in the file's bytes that moves forward with each read."""
 
     def __init__(self, data: mmap.mmap, path: Path) -> None:
         self.data = data

@@ -14,10 +14,11 @@ _DEFAULT_NORM_EPS = 1e-6
 
 
 def config_from_folder(folder: Path) -> ModelConfig:
-    """What the folder's config.json (and generation_config.json) say about the model.
+    """The config of the model, from the folder's config.json and generation_config.json.
 
     Raises:
-        WeightsError: no config.json, a key is missing, or the model uses something the model class doesn't do.
+        WeightsError: no config.json, a key is missing, or the model needs something that the model
+            class doesn't support.
     """
     path = folder / "config.json"
     if not path.exists():

@@ -31,7 +31,7 @@ class TensorSource(Protocol):
 
     path: Path
     config: ModelConfig
-    names: dict[str, str]  # what this format calls each role
+    names: dict[str, str]  # the name of each role in this format
 
     def tensor_names(self) -> set[str]:
         """The names of every tensor in the files."""
@@ -165,9 +165,9 @@ def missing_tensor(path: Path, name: str) -> WeightsError:
 
 
 def _unpermute(rows: Tensor, head_dim: int) -> Tensor:
-    """Undo what Llama's GGUF conversion does to query and key rows [heads · D, …].
+    """Put query and key rows [heads · D, …] of a Llama GGUF file back in their original order.
 
-    In the original, row i of a head turns together with row i + D/2. llama.cpp turns neighbours instead, so its
+    In the original, row i of a head turns together with row i + D/2. llama.cpp turns neighbors instead, so its
     converter interleaves the two halves of each head; splitting the pairs again puts the halves back.
     """
     heads = rows.shape[0] // head_dim

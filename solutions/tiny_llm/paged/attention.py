@@ -11,7 +11,7 @@ from torch import Tensor
 from tiny_llm.attention import causal_mask
 from tiny_llm.kv_cache import LayerCache
 from tiny_llm.paged.metadata import ForwardMeta
-from tiny_llm.paged.pool import KvPool, blocks_for
+from tiny_llm.paged.pool import KvPool, pages_for
 
 Attended = tuple[Tensor, Tensor]
 """What attention gives for T tokens: [T, H, D], and the log-sum-exp of the scores [T, H], to merge parts by."""
@@ -64,8 +64,8 @@ def paged_attention(
     """
     parts = []
     for b, kv_len in enumerate(meta.kv_lens):
-        blocks = meta.block_table[b, : blocks_for(kv_len, keys.shape[1])]
-        key, value = (pages[blocks].flatten(0, 1)[:kv_len] for pages in (keys, values))
+        numbers = meta.block_table[b, : pages_for(kv_len, keys.shape[1])]
+        key, value = (pages[numbers].flatten(0, 1)[:kv_len] for pages in (keys, values))
         parts.append(attend_to(query[meta.starts[b] : meta.starts[b + 1]], key, value, scale, causal))
     outs, sums = zip(*parts, strict=True)
     return torch.cat(outs), torch.cat(sums)
@@ -87,8 +87,42 @@ def merge_attention(parts: Sequence[Attended]) -> Attended:
     return (outs.float() * shares[..., None]).sum(dim=0).to(outs.dtype), lse
 
 
+def update_decode_state_and_compute_attn(
+    pool: KvPool,
+    layer: int,
+    meta: ForwardMeta,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float,
+    attention: PagedAttention = paged_attention,
+) -> Tensor:
+    """Write a step's new keys and values into one layer of the pool, then attend over that layer's pages.
+
+    In this order, so that new tokens see one another. ``attention`` is called once, with its six arguments by place,
+    the last of them, ``causal``, True.
+
+    Source: the name is that of simply's ``ragged_paged_attention.py``.
+
+    Args:
+        pool: keys and values of all layers.
+        layer: the layer that runs.
+        meta: the step.
+        query: [T, H, D], the tokens of all sequences one after the other.
+        key: [T, Hkv, D]; value likewise.
+        scale: what to multiply the scores by.
+        attention: how to attend.
+
+    Returns:
+        [T, H, D].
+    """
+    pool.write(layer, meta.slot_mapping, key, value)
+    out, _ = attention(query, pool.keys[layer], pool.values[layer], meta, scale, True)
+    return out
+
+
 class PagedCache(LayerCache):
-    """One layer of a pool in one step: writes the new tokens of all sequences, then attends over their pages."""
+    """One layer of a pool in one step, as the model sees it."""
 
     def __init__(
         self, pool: KvPool, layer: int, meta: ForwardMeta, attention: PagedAttention = paged_attention
@@ -100,9 +134,7 @@ class PagedCache(LayerCache):
         self.attention = attention
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
-        """Write, then read, so that new tokens see one another.
-
-        Calls ``self.attention`` once, with all six arguments (``causal`` is True) and heads behind the tokens.
+        """Turn the model's axes to those of a ragged batch, write and attend, and turn back.
 
         Args:
             query: [1, H, T, D], the tokens of all sequences in one row.
@@ -112,8 +144,8 @@ class PagedCache(LayerCache):
         Returns:
             [1, H, T, D].
         """
-        new_keys, new_values = key[0].transpose(0, 1), value[0].transpose(0, 1)
-        self.pool.write(self.layer, self.meta.slot_mapping, new_keys, new_values)
-        keys, values = self.pool.keys[self.layer], self.pool.values[self.layer]
-        out, _ = self.attention(query[0].transpose(0, 1), keys, values, self.meta, scale, True)
+        query, key, value = (x[0].transpose(0, 1) for x in (query, key, value))
+        out = update_decode_state_and_compute_attn(
+            self.pool, self.layer, self.meta, query, key, value, scale, self.attention
+        )
         return out.transpose(0, 1)[None]

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 import torch
 from torch import Tensor
 
-from tiny_llm.paged.allocator import NULL_BLOCK
-from tiny_llm.paged.pool import blocks_for
+from tiny_llm.paged.allocator import NULL_PAGE
 from tiny_llm.paged.sequence import PagedSequence
 
 
@@ -18,58 +16,85 @@ from tiny_llm.paged.sequence import PagedSequence
 class ForwardMeta:
     """One step of B sequences that bring T tokens together: a ragged batch, one row of T tokens for the model.
 
-    Built once a step, on the host; every layer uses the same. The two lists say again what the tensors beside them
+    Built once per step, on the host; every layer uses the same. The two lists say again what the tensors beside them
     say. Code that runs on the host reads the lists: asking a tensor for a number in each layer would be slow.
     """
 
-    positions: Tensor  # integer [T]: where each token stands in its own sequence
-    slot_mapping: Tensor  # integer [T]: the slot that its keys and values go to
+    positions: Tensor  # int64 [T]: where each token stands in its own sequence
+    slot_mapping: Tensor  # int64 [T]: the place in the pool that its keys and values go to
     cu_seqlens_q: Tensor  # int32 [B + 1]: sequence b brings tokens cu_seqlens_q[b] … cu_seqlens_q[b + 1] − 1
     seq_lens_kv: Tensor  # int32 [B]: tokens of each sequence after this step, past and new
     block_table: (
-        Tensor  # int32 [B, most blocks of one]: the blocks of each sequence, filled up with the null block
+        Tensor  # int32 [B, most pages of one]: the pages of each sequence, filled up with the null page
     )
-    last_rows: Tensor  # integer [B]: which of the T tokens is the last of its sequence
+    last_rows: Tensor  # int64 [B]: which of the T tokens is the last of its sequence
     starts: list[int]  # cu_seqlens_q
     kv_lens: list[int]  # seq_lens_kv
 
     @classmethod
     def build(
-        cls, sequences: Sequence[PagedSequence], q_lens: Sequence[int], device: torch.device | str = "cpu"
+        cls,
+        tables: Tensor,
+        lengths: Sequence[int],
+        q_lens: Sequence[int],
+        page_size: int,
+        device: torch.device | str = "cpu",
     ) -> ForwardMeta:
-        """The metadata of a step in which each sequence brings as many tokens as ``q_lens`` says.
+        """The metadata of a step, by array operations on the tables of R sequences.
 
         Args:
-            sequences: at least one; their ``length`` is the past, and blocks for the new tokens are reserved.
-            q_lens: how many tokens each brings, 1 or more.
-            device: where all the tensors go.
+            tables: int32 [R, M] on the host: the pages of each sequence, in order, filled up with the null page. It
+                may be wider than the step needs, and a sequence may have more pages than it needs in this step.
+            lengths: R numbers: how many tokens of each sequence are in its pages already.
+            q_lens: R numbers: how many tokens each sequence brings. A sequence that brings 0 takes no part and has no
+                row in the metadata; the others keep their order.
+            page_size: P.
+            device: where the six tensors go.
 
         Raises:
-            ValueError: a sequence brings no token, or has no blocks for what it brings.
+            ValueError: no sequence brings a token, a number is negative, or a sequence lacks pages for its tokens:
+                then the message names its row in ``tables``.
         """
-        for sequence, q_len in zip(sequences, q_lens, strict=True):
-            room = len(sequence.blocks) * sequence.block_size - sequence.length
-            if not 1 <= q_len <= room:
-                raise ValueError(f"a sequence brings {q_len} tokens; it has blocks for 1 to {room}")
-        kv_lens = [sequence.length + q_len for sequence, q_len in zip(sequences, q_lens, strict=True)]
-        starts = list(accumulate(q_lens, initial=0))
-        steps = list(zip(sequences, kv_lens, strict=True))
-        tables = [s.blocks[: blocks_for(kv_len, s.block_size)] for s, kv_len in steps]
-        width = max(map(len, tables))
-        filled = [table + [NULL_BLOCK] * (width - len(table)) for table in tables]
-        positions = [p for s, kv_len in steps for p in range(s.length, kv_len)]
-        slots = [slot for s, kv_len in steps for slot in s.slots(s.length, kv_len)]
-
-        def tensor(numbers: Sequence[int] | Sequence[list[int]], dtype: torch.dtype = torch.int64) -> Tensor:
-            return torch.tensor(numbers, dtype=dtype, device=device)
-
+        if not q_lens or min(q_lens) < 0 or max(q_lens) == 0:
+            raise ValueError(
+                f"the sequences bring {list(q_lens)} tokens: one at least must bring some, and none fewer than 0"
+            )
+        brought = torch.tensor(q_lens)
+        rows = brought.nonzero().flatten()
+        counts, past = brought[rows], torch.tensor(lengths)[rows]
+        kv_lens, ends = past + counts, counts.cumsum(dim=0)
+        needed = -(-kv_lens // page_size)  # pages, rounded up
+        held = (tables[rows] != NULL_PAGE).sum(dim=1)
+        for row in rows[needed > held].tolist():
+            raise ValueError(
+                f"sequence {row} has {lengths[row]} tokens and brings {q_lens[row]}: it lacks pages for them"
+            )
+        width = int(needed.max())
+        # A sequence may have more pages than this step needs: attention must not see them.
+        table = tables[rows, :width].masked_fill(torch.arange(width) >= needed[:, None], NULL_PAGE)
+        # For each of the T tokens: the row that it belongs to, its position there, and its place in the pool.
+        owner = torch.arange(len(rows)).repeat_interleave(counts)
+        positions = torch.arange(len(owner)) + (past - (ends - counts))[owner]
+        places = table[owner, positions // page_size] * page_size + positions % page_size
+        starts = torch.nn.functional.pad(ends, (1, 0))
         return cls(
-            positions=tensor(positions),
-            slot_mapping=tensor(slots),
-            cu_seqlens_q=tensor(starts, torch.int32),
-            seq_lens_kv=tensor(kv_lens, torch.int32),
-            block_table=tensor(filled, torch.int32),
-            last_rows=tensor([start - 1 for start in starts[1:]]),
-            starts=starts,
-            kv_lens=kv_lens,
+            positions=positions.to(device),
+            slot_mapping=places.to(device),
+            cu_seqlens_q=starts.to(device, torch.int32),
+            seq_lens_kv=kv_lens.to(device, torch.int32),
+            block_table=table.to(device),
+            last_rows=(ends - 1).to(device),
+            starts=starts.tolist(),
+            kv_lens=kv_lens.tolist(),
         )
+
+
+def tables_of(sequences: Sequence[PagedSequence]) -> Tensor:
+    """The table of some sequences, int32 [R, most pages of one], filled up with the null page (given code).
+
+    Args:
+        sequences: at least one.
+    """
+    width = max(len(sequence.pages) for sequence in sequences)
+    rows = [sequence.pages + [NULL_PAGE] * (width - len(sequence.pages)) for sequence in sequences]
+    return torch.tensor(rows, dtype=torch.int32)

@@ -1,4 +1,4 @@
-"""Storage for the keys and values of all requests, in blocks of equal size (Day 3.1)."""
+"""Storage for the keys and values of all requests, in pages of equal size (Day 3.1)."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from tiny_llm.config import ModelConfig
 
 
 class KvPool:
-    """Keys and values of every layer: two arrays [num_layers, N, P, Hkv, D], N blocks of P tokens each.
+    """Keys and values of every layer: two arrays [num_layers, N, P, Hkv, D], N pages of P tokens each.
 
-    A token's *slot* is its place in a layer with the blocks put one behind the other: block · P + place in the block.
+    A token's *place* in a layer counts through the pages as if they stood one behind the other: page · P + offset.
     """
 
     def __init__(
         self,
         config: ModelConfig,
-        num_blocks: int,
-        block_size: int,
+        num_pages: int,
+        page_size: int,
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> None:
-        """Take the memory; all of it, once.
+        """Take all the memory, once.
 
         Args:
             config: the model's layers, key-value heads and head size.
-            num_blocks: N, the null block included.
-            block_size: P, tokens a block.
+            num_pages: N, the null page included.
+            page_size: P, tokens per page.
             dtype: of keys and values.
             device: where they are.
         """
-        shape = (config.num_layers, num_blocks, block_size, config.num_kv_heads, config.head_dim)
-        self.block_size = block_size
+        shape = (config.num_layers, num_pages, page_size, config.num_kv_heads, config.head_dim)
+        self.page_size = page_size
         self.keys = torch.zeros(shape, dtype=dtype, device=device)
         self.values = torch.zeros(shape, dtype=dtype, device=device)
 
@@ -44,41 +44,41 @@ class KvPool:
         return self.keys.nbytes + self.values.nbytes
 
     def write(self, layer: int, slot_mapping: Tensor, key: Tensor, value: Tensor) -> None:
-        """Put T tokens into their slots.
+        """Put T tokens into their places.
 
         Args:
-            layer: whose keys and values they are.
-            slot_mapping: the slot of each token, integer [T], no slot twice.
+            layer: the layer that the keys and values belong to.
+            slot_mapping: the place of each token, integer [T]; no place stands there twice.
             key: [T, Hkv, D]; value likewise.
         """
         self.keys[layer].flatten(0, 1)[slot_mapping] = key
         self.values[layer].flatten(0, 1)[slot_mapping] = value
 
-    def gather(self, layer: int, slots: Tensor) -> tuple[Tensor, Tensor]:
-        """Copies of the keys and values in some slots.
+    def gather(self, layer: int, places: Tensor) -> tuple[Tensor, Tensor]:
+        """Copy the keys and values out of some places.
 
         Args:
-            layer: whose keys and values.
-            slots: integer [S], in the order wanted.
+            layer: the layer to read from.
+            places: integer [S], in the order wanted.
 
         Returns:
             keys and values [S, Hkv, D].
         """
-        return self.keys[layer].flatten(0, 1)[slots], self.values[layer].flatten(0, 1)[slots]
+        return self.keys[layer].flatten(0, 1)[places], self.values[layer].flatten(0, 1)[places]
 
 
-def blocks_for(tokens: int, block_size: int) -> int:
-    """How many blocks hold so many tokens: the last one may be part full."""
-    return -(-tokens // block_size)
+def pages_for(tokens: int, page_size: int) -> int:
+    """How many pages ``tokens`` tokens fill; the last page may be part full."""
+    return -(-tokens // page_size)
 
 
-def slots_of(blocks: Sequence[int], start: int, stop: int, block_size: int) -> list[int]:
-    """The slots of the tokens at positions ``start`` … ``stop`` − 1 of a sequence.
+def places_of(pages: Sequence[int], start: int, stop: int, page_size: int) -> list[int]:
+    """The places of the tokens at positions ``start`` … ``stop`` − 1 of a sequence.
 
     Args:
-        blocks: the sequence's blocks, in order: position p stands in block p // P, at place p % P.
+        pages: the sequence's pages, in order. Position p stands in page number p // P of them, at offset p % P.
         start: the first position.
-        stop: the one after the last; there are blocks for all of them.
-        block_size: P.
+        stop: the one after the last; there are pages for all of them.
+        page_size: P.
     """
-    return [blocks[p // block_size] * block_size + p % block_size for p in range(start, stop)]
+    return [pages[p // page_size] * page_size + p % page_size for p in range(start, stop)]

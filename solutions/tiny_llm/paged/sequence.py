@@ -1,4 +1,4 @@
-"""One request's blocks, and attention over them by gathering (Day 3.1)."""
+"""One request's pages, and attention over them by gathering (Day 3.1)."""
 
 from __future__ import annotations
 
@@ -11,45 +11,45 @@ from tiny_llm.attention import causal_mask
 from tiny_llm.generate import Sample, greedy
 from tiny_llm.kv_cache import DenseCache
 from tiny_llm.model import Transformer
-from tiny_llm.paged.allocator import BlockAllocator
-from tiny_llm.paged.pool import KvPool, blocks_for, slots_of
+from tiny_llm.paged.allocator import PageAllocator
+from tiny_llm.paged.pool import KvPool, pages_for, places_of
 
 
 class PagedSequence:
-    """The blocks that hold one sequence, in order, and how many tokens are in them."""
+    """The pages that hold one sequence, in order, and how many tokens are in them."""
 
-    def __init__(self, allocator: BlockAllocator, block_size: int) -> None:
-        """Start empty, without a block."""
+    def __init__(self, allocator: PageAllocator, page_size: int) -> None:
+        """Start empty, without a page."""
         self.allocator = allocator
-        self.block_size = block_size
-        self.blocks: list[int] = []
+        self.page_size = page_size
+        self.pages: list[int] = []
         self.length = 0  # tokens whose keys and values are in the pool
 
     def reserve(self, count: int) -> None:
-        """Make sure that there are blocks for ``count`` tokens more; before the model runs on them.
+        """Make sure that there are pages for ``count`` tokens more; before the model runs on them.
 
         Raises:
-            OutOfBlocks: there are not enough; the sequence is as it was.
+            OutOfPages: there are not enough; the sequence is as it was.
         """
-        wanted = blocks_for(self.length + count, self.block_size)
-        self.blocks += self.allocator.allocate(max(0, wanted - len(self.blocks)))
+        wanted = pages_for(self.length + count, self.page_size)
+        self.pages += self.allocator.allocate(max(0, wanted - len(self.pages)))
 
-    def slots(self, start: int, stop: int) -> list[int]:
-        """The slots of the tokens at positions ``start`` … ``stop`` − 1."""
-        return slots_of(self.blocks, start, stop, self.block_size)
+    def places(self, start: int, stop: int) -> list[int]:
+        """The places of the tokens at positions ``start`` … ``stop`` − 1."""
+        return places_of(self.pages, start, stop, self.page_size)
 
     def advance(self, count: int) -> None:
         """Note that ``count`` tokens more are in the pool, in all layers: once a step, after the model has run."""
         self.length += count
 
     def release(self) -> None:
-        """Give all blocks back, and be empty again."""
-        self.allocator.free(self.blocks)
-        self.blocks, self.length = [], 0
+        """Give all pages back, and be empty again."""
+        self.allocator.free(self.pages)
+        self.pages, self.length = [], 0
 
 
 class GatherCache(DenseCache):
-    """One layer of a pool, as the model sees it on behalf of one sequence: writes by slot, and gathers by slot."""
+    """One layer of a pool, as the model sees it on behalf of one sequence: writes by place, and gathers by place."""
 
     def __init__(self, pool: KvPool, layer: int, sequence: PagedSequence) -> None:
         """Look at one layer of the pool for one sequence; several layers share both."""
@@ -60,7 +60,7 @@ class GatherCache(DenseCache):
     def update_and_fetch(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """Write the L new tokens behind the sequence's ``length``, then gather all S.
 
-        The sequence itself doesn't change: its blocks were reserved before, and whoever runs the model advances it
+        The sequence itself doesn't change: its pages were reserved before, and whoever runs the model advances it
         after all layers have run.
 
         Args:
@@ -70,9 +70,9 @@ class GatherCache(DenseCache):
             keys and values [1, Hkv, S, D] and the mask [L, S]: causal, bottom-right aligned; None for a single token.
         """
         start, L = self.sequence.length, key.shape[2]
-        slots = torch.tensor(self.sequence.slots(0, start + L), device=key.device)
-        self.pool.write(self.layer, slots[start:], key[0].transpose(0, 1), value[0].transpose(0, 1))
-        keys, values = self.pool.gather(self.layer, slots)
+        places = torch.tensor(self.sequence.places(0, start + L), device=key.device)
+        self.pool.write(self.layer, places[start:], key[0].transpose(0, 1), value[0].transpose(0, 1))
+        keys, values = self.pool.gather(self.layer, places)
         mask = None if L == 1 else causal_mask(L, start + L, like=key)
         return keys.transpose(0, 1)[None], values.transpose(0, 1)[None], mask
 
@@ -80,7 +80,7 @@ class GatherCache(DenseCache):
 def generate_on_pages(
     model: Transformer,
     pool: KvPool,
-    allocator: BlockAllocator,
+    allocator: PageAllocator,
     prompt_ids: Sequence[int],
     max_tokens: int,
     end_ids: Collection[int] = (),
@@ -88,13 +88,13 @@ def generate_on_pages(
 ) -> Iterator[int]:
     """Day 2.1's generation with keys and values in a pool that others may use, too.
 
-    Blocks are taken when they are needed, at most one for a decoded token, and given back at the end, however that
+    Pages are taken when they are needed, at most one for a decoded token, and given back at the end, however that
     comes: the last token, an error, or a caller who asks for no more.
 
     Args:
         model: the model.
         pool: where keys and values go.
-        allocator: hands out the pool's blocks.
+        allocator: hands out the pool's pages.
         prompt_ids: at least one token id, and fewer than the model has positions.
         max_tokens: how many tokens to produce at most.
         end_ids: ids that end the text. The one produced is yielded too.
@@ -105,12 +105,12 @@ def generate_on_pages(
 
     Raises:
         ValueError: the prompt is empty or too long.
-        OutOfBlocks: the pool has too few free blocks for the next tokens.
+        OutOfPages: the pool has too few free pages for the next tokens.
     """
     ids, limit = list(prompt_ids), model.config.max_positions
     if not 0 < len(ids) < limit:
         raise ValueError(f"a prompt needs 1 to {limit - 1} tokens; this one has {len(ids)}")
-    sequence = PagedSequence(allocator, pool.block_size)
+    sequence = PagedSequence(allocator, pool.page_size)
     caches = [GatherCache(pool, layer, sequence) for layer in range(model.config.num_layers)]
     device = model.embedding.weight.device
     try:

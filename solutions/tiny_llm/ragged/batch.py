@@ -1,82 +1,86 @@
-"""Ragged batching: one step that prefills some requests and decodes others, and a batch of them (Day 3.6)."""
+"""Ragged batching: each step decodes some requests and prefills others, on pages taken as tokens come (Day 3.6)."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Collection
 
-from tiny_llm.batch import Request
-from tiny_llm.model import Transformer
-from tiny_llm.ragged.forward import forward
+from tiny_llm.engine_core import EngineCore, Step
+from tiny_llm.paged.limits import page_refusal
+from tiny_llm.paged.model_runner import ModelRunner
+from tiny_llm.ragged.decode_state import DecodeState
 from tiny_llm.ragged.sampling_state import SamplingState
+from tiny_llm.request import Request
 
 
-def mixed_step(model: Transformer, state: SamplingState, capacity: int) -> list[int]:
-    """Run the model once, on as many tokens as fit; whoever has none due after it gets its next one.
+class RaggedBatch(EngineCore):
+    """Requests in the seats of a batch. A step fills its token budget with decodes, then with prompts."""
 
-    The head runs once, on the rows that are sampled, or not at all. If ``forward`` fails, no token counts as issued:
-    the step may be tried again. What fails after it, the head or a sampler, leaves slots that can't go on: release
-    them.
+    def __init__(self, runner: ModelRunner, decode_state: DecodeState, token_budget: int = 128) -> None:
+        """Start with idle seats.
 
-    Args:
-        model: the model.
-        state: the requests.
-        capacity: how many tokens the step has room for.
+        Args:
+            runner: the model and its pool.
+            decode_state: the pages of the seats; no sequence in it, and no other user of its allocator, holds a page.
+            token_budget: how many tokens all requests together bring to a step at most.
 
-    Returns:
-        how many tokens each slot issued; all 0, and the model was not run, if no slot had any due.
+        Raises:
+            ValueError: the budget is below 1.
+        """
+        if token_budget < 1:
+            raise ValueError(f"a budget of {token_budget} tokens per step: it must be at least 1")
+        self.runner = runner
+        self.decode_state = decode_state
+        self.allocator = decode_state.allocator
+        self.num_seats = decode_state.num_seats
+        self.token_budget = token_budget
+        self.max_positions = runner.model.config.max_positions
+        self.state = SamplingState(decode_state, self.max_positions)
 
-    Raises:
-        ValueError: the capacity is below 1.
-    """
-    lens = state.issue_lens(capacity)
-    if not any(lens):
-        return lens
-    hidden = forward(model, state.pages, state.ragged_issue_tokens(lens), lens)
-    state.advance(lens)
-    due = state.due()
-    took_part = [slot for slot, count in enumerate(lens) if count]
-    complete = [row for row, slot in enumerate(took_part) if due[slot] == 0]
-    if complete:
-        for row, logits in zip(complete, model.logits(hidden[complete]), strict=True):
-            state.accept(took_part[row], logits)
-    return lens
+    @property
+    def idle(self) -> int:
+        """How many requests may be pushed now: one per idle seat."""
+        return len(self.state.idle)
 
+    @property
+    def requests(self) -> list[Request]:
+        """The requests in seats, in the order in which they came."""
+        return [running.request for _, running in self.state.line]
 
-def batch_generate_ragged(
-    model: Transformer,
-    state: SamplingState,
-    requests: Sequence[Request],
-    capacity: int = 128,
-    observe: Callable[[Sequence[Request | None], Sequence[int]], None] = lambda requests, lens: None,
-) -> list[list[int]]:
-    """Bring all requests to their ends; whoever waits takes a slot as soon as one is idle.
+    def refusal(self, request: Request) -> str | None:
+        """Why a request can't ever run here, or None: as :func:`page_refusal` says for the pages of one seat."""
+        most = min(self.decode_state.max_pages, self.allocator.num_pages - 1)
+        return page_refusal(request, self.max_positions, self.decode_state.page_size, most)
 
-    Args:
-        model: the model.
-        state: with idle slots only; all are idle again at the end, however that comes.
-        requests: what to generate. ``error`` is set anew for all: a reason for one that can't ever run, which stays
-            without output, and None for the others, which go on.
-        capacity: how many tokens a step has room for.
-        observe: called after each step with the request in each slot and how many tokens it issued.
+    def push(self, request: Request) -> None:
+        """Give a request a seat.
 
-    Returns:
-        the output of each request, in the order of ``requests``.
+        Raises:
+            ValueError: as :meth:`EngineCore.push` says.
+        """
+        self.require_entry(request)
+        self.state.push(request)
 
-    Raises:
-        ValueError: the capacity is below 1, and there is something to run.
-    """
-    for request in requests:
-        request.error = state.refusal(request)
-    limit = state.max_positions
-    waiting = deque(each for each in requests if each.error is None and not each.finished(limit))
-    try:
-        while waiting or state.line:
-            while waiting and state.idle:
-                state.push(waiting.popleft())
-            lens = mixed_step(model, state, capacity)
-            observe(list(state.requests), lens)
-            state.release(state.completed_mask())
-    finally:
-        state.release([True] * len(state.requests))
-    return [request.output for request in requests]
+    def step(self) -> Step:
+        """Give the seats their pages, run the model once, sample, and let the requests go that are finished.
+
+        Returns:
+            the requests that took part, seat by seat, and those that have finished, likewise.
+        """
+        lens = self.state.issue_lens(self.token_budget)
+        if not any(lens):
+            return Step([], [])
+        tokens = self.state.ragged_issue_tokens(lens)
+        self.decode_state.allocate(lens)
+        hidden = self.runner.run(self.decode_state.sequences, self.decode_state.page_indices, tokens, lens)
+        took_part = self.state.get([count > 0 for count in lens])
+        self.runner.sample(hidden, took_part)
+        completed = self.state.completed_mask()
+        finished = [each.request for each in self.state.get(completed)]
+        self.state.release(completed)
+        counts = [count for count in lens if count]
+        return Step([(each.request, n) for each, n in zip(took_part, counts, strict=True)], finished)
+
+    def abort(self, requests: Collection[Request]) -> None:
+        """Let some requests leave their seats, and give their pages back."""
+        seats = self.state.seats
+        self.state.release([running is not None and running.request in requests for running in seats])

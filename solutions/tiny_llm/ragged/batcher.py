@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Collection, Sequence
 from concurrent.futures import Future
 
-from tiny_llm.batch import Request
-from tiny_llm.model import Transformer
-from tiny_llm.ragged.batch import mixed_step
+from tiny_llm.engine_core import EngineCore
 from tiny_llm.ragged.metrics import Metrics, Stats, mean, percentile
-from tiny_llm.ragged.sampling_state import SamplingState
 from tiny_llm.ragged.ticket import OnToken, Ticket
+from tiny_llm.request import Request
 
 
 class QueueFull(Exception):
@@ -23,38 +22,32 @@ class Closed(Exception):
 
 
 class Batcher:
-    """Runs mixed steps on a thread of its own, for as long as anybody waits for tokens.
+    """Runs the steps of an engine on a thread of its own, for as long as any caller waits for tokens.
 
-    Callers use :meth:`submit`, :meth:`stop` and :meth:`stats`, from any thread. Model, state and slots are the loop's
-    alone. What both sides touch, the queue, the two flags and the counts of how requests ended, is touched under
-    ``changed``.
+    Callers use :meth:`submit`, :meth:`stop` and :meth:`stats`, from any thread. The engine and the tickets of its
+    requests are the loop's alone. What both sides touch, the queue, the two flags and the counts of how requests
+    ended, is touched under ``changed``.
     """
 
-    def __init__(
-        self, model: Transformer, state: SamplingState, capacity: int = 128, max_queue: int = 256
-    ) -> None:
+    def __init__(self, core: EngineCore, max_queue: int = 256) -> None:
         """Nothing runs before :meth:`start`.
 
         Args:
-            model: the model.
-            state: with idle slots only.
-            capacity: how many tokens a step has room for.
-            max_queue: how many requests may wait for a slot.
+            core: any engine, without requests.
+            max_queue: how many requests may wait until the engine has room.
 
         Raises:
-            ValueError: ``capacity`` or ``max_queue`` is below 1.
+            ValueError: ``max_queue`` is below 1.
         """
-        if capacity < 1 or max_queue < 1:
-            raise ValueError(f"capacity {capacity}, a queue of {max_queue}: both must be at least 1")
-        self.model = model
-        self.state = state
-        self.capacity = capacity
+        if max_queue < 1:
+            raise ValueError(f"a queue of {max_queue}: it must have room for at least 1 request")
+        self.core = core
         self.max_queue = max_queue
         self.metrics = Metrics()
-        self.request_queue: deque[Ticket] = deque()  # who waits for a slot
-        self.tickets: list[Ticket | None] = [None] * len(state.requests)  # who has one, by slot
+        self.request_queue: deque[Ticket] = deque()  # the tickets whose requests wait for the engine
+        self.tickets: dict[Request, Ticket] = {}  # the tickets whose requests are in the engine
         self.closed = False  # nothing more is taken
-        self.abandoned = False  # and nobody waits for the rest
+        self.abandoned = False  # and no caller waits for the rest
         self.changed = threading.Condition()
         self.thread = threading.Thread(target=self.loop, name="batcher", daemon=True)
 
@@ -70,22 +63,22 @@ class Batcher:
             on_token: called with each token as soon as it is known, all before the future is settled.
 
         Returns:
-            the future of its output. If it is cancelled, slot and pages are free after the step that runs just then.
-            A request that asks for no token has its (empty) output at once.
+            the future of its output. If the caller cancels it, seat and pages are free after the step that runs just
+            then. A request that asks for no token has its (empty) output at once.
 
         Raises:
             ValueError: it can't ever run here; the message says why.
             QueueFull: ``max_queue`` requests are waiting.
             Closed: the batcher was stopped.
         """
-        reason = self.state.refusal(request)
+        reason = self.core.refusal(request)
         if reason is not None:
             raise ValueError(reason)
         ticket = Ticket(request, on_token, self.metrics)
         with self.changed:
             if self.closed:
                 raise Closed("the server is shutting down: it takes no new requests")
-            complete = ticket.request.finished(self.state.max_positions)
+            complete = ticket.request.finished(self.core.max_positions)
             if not complete:
                 if len(self.request_queue) >= self.max_queue:
                     self.metrics.refused += 1
@@ -93,7 +86,7 @@ class Batcher:
                 self.request_queue.append(ticket)
                 self.changed.notify_all()
         if complete:
-            self.end(ticket)
+            self.settle(ticket)
         return ticket.future
 
     def stop(self, drain: bool = True, timeout: float | None = None) -> bool:
@@ -119,82 +112,83 @@ class Batcher:
     def loop(self) -> None:
         """Step after step until stopped. However it ends, nothing is taken any more and every future is settled."""
         try:
-            while self.wait():
-                self.join()
-                self.step()
-                self.leave()
+            while self.wait_for_work():
+                self.admit()
+                self.retire(self.step())
         finally:
             self.abandon()
 
-    def wait(self) -> bool:
+    def wait_for_work(self) -> bool:
         """Sleep until there is work, or the batcher is stopped.
 
         Returns:
             whether to go on: there is work, and it was not abandoned.
         """
         with self.changed:
-            self.changed.wait_for(lambda: self.closed or self.request_queue or any(self.tickets))
-            return not self.abandoned and (bool(self.request_queue) or any(self.tickets))
+            self.changed.wait_for(lambda: self.closed or self.request_queue or self.tickets)
+            return not self.abandoned and bool(self.request_queue or self.tickets)
 
-    def join(self) -> None:
-        """Let those that wait take the idle slots, first come first served; those that were cancelled leave."""
+    def admit(self) -> None:
+        """Push waiting requests while the engine has room, first come first served; cancelled ones leave the line."""
         with self.changed:
             # Asked once for each: a caller may cancel between two questions.
             marked = [(ticket, ticket.over) for ticket in self.request_queue]
             self.request_queue = deque(ticket for ticket, over in marked if not over)
         for ticket, over in marked:
             if over:
-                self.end(ticket)
+                self.settle(ticket)
         with self.changed:
-            while self.request_queue and self.state.idle:
+            while self.request_queue and self.core.idle:
                 ticket = self.request_queue[0]
-                self.tickets[self.state.push(ticket.request)] = ticket
-                self.request_queue.popleft()  # only now: whatever fails, somebody has it, and its future is settled
+                self.core.push(ticket.request)
+                self.tickets[ticket.request] = ticket
+                self.request_queue.popleft()  # only now: if anything fails before, `abandon` finds the ticket here
 
-    def step(self) -> None:
-        """Run the model once. If that fails, so have all that are in slots: nobody knows whose fault it was."""
+    def step(self) -> Sequence[Request]:
+        """Let the engine make a step. If that fails, every request in it has failed: the cause is not known.
+
+        Returns:
+            the requests that are complete now.
+        """
         try:
-            lens = mixed_step(self.model, self.state, self.capacity)
+            step = self.core.step()
         except Exception as error:
-            for ticket in self.tickets:
-                if ticket is not None:
-                    ticket.error = error
-        else:
-            if any(lens):  # if all were cancelled in the queue, the model was not run
-                self.metrics.step(sum(lens), self.capacity)
+            for ticket in self.tickets.values():
+                ticket.error = error
+            return []
+        if step.issued:
+            self.metrics.step(sum(count for _, count in step.issued), self.core.token_budget)
+        return step.finished
 
-    def leave(self) -> None:
-        """Whoever is complete, failed or cancelled gives slot and pages back; then its future is settled."""
-        pairs = list(zip(self.tickets, self.state.completed_mask(), strict=True))
-        mask = [ticket is not None and (complete or ticket.over) for ticket, complete in pairs]
-        self.release(mask)
+    def retire(self, finished: Collection[Request]) -> None:
+        """Let the requests go that are complete, failed or cancelled."""
+        self.release([each for each in self.tickets.values() if each.request in finished or each.over])
 
-    def release(self, mask: list[bool]) -> None:
-        """Make the marked slots idle first, then settle the futures of those who had them, whatever happens."""
-        pairs = list(zip(self.tickets, mask, strict=True))
-        leaving = [ticket for ticket, mark in pairs if mark and ticket is not None]
+    def release(self, leaving: Sequence[Ticket]) -> None:
+        """Free the seats and pages of some requests first, then settle their futures, even if the engine fails."""
         try:
-            self.state.release(mask)
+            self.core.abort([ticket.request for ticket in leaving])
         finally:
-            self.tickets = [None if mark else ticket for ticket, mark in pairs]
             for ticket in leaving:
-                self.end(ticket)
+                del self.tickets[ticket.request]
+            for ticket in leaving:
+                self.settle(ticket)
 
     def abandon(self) -> None:
-        """Take nothing more, and let all that are left end with Closed."""
+        """Take nothing more, and let all requests that are left end with Closed."""
         with self.changed:
             self.closed = True
             waiting = list(self.request_queue)
             self.request_queue.clear()
-        for ticket in [*waiting, *self.tickets]:
-            if ticket is not None:
-                ticket.error = ticket.error or Closed("the server was stopped before the answer was complete")
+        running = list(self.tickets.values())
+        for ticket in [*waiting, *running]:
+            ticket.error = ticket.error or Closed("the server was stopped before the answer was complete")
         for ticket in waiting:
-            self.end(ticket)
-        self.release([True] * len(self.tickets))
+            self.settle(ticket)
+        self.release(running)
 
-    def end(self, ticket: Ticket) -> None:
-        """Settle a future, then count how it ended. Called by the loop, and by those who submit."""
+    def settle(self, ticket: Ticket) -> None:
+        """Settle a future, then count how it ended. Called by the loop, and by callers that submit."""
         wanted = ticket.settle()
         with self.changed:
             if not wanted:
@@ -206,13 +200,13 @@ class Batcher:
 
     def stats(self) -> Stats:
         """How things stand."""
-        pages, metrics = self.state.pages, self.metrics
+        allocator, metrics = self.core.allocator, self.metrics
         return Stats(
             waiting=len(self.request_queue),
-            running=sum(ticket is not None for ticket in self.tickets),
-            slots=len(self.tickets),
-            free_pages=len(pages.available_page_indices),
-            pages=pages.num_pages - 1,
+            running=len(self.tickets),
+            seats=self.core.num_seats,
+            free_pages=len(allocator.free_pages),
+            pages=allocator.num_pages - 1,
             finished=metrics.finished,
             cancelled=metrics.cancelled,
             failed=metrics.failed,

@@ -1,4 +1,4 @@
-"""The pages of a batch: who holds which, what lies in them, and attention over them (Day 3.5)."""
+"""The pages of a batch's seats: taken when tokens come, and listed in a table that is kept up to date (Day 3.5)."""
 
 from __future__ import annotations
 
@@ -6,203 +6,126 @@ from collections import Counter
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
 
-from tiny_llm.paged.allocator import NULL_BLOCK, OutOfBlocks
-from tiny_llm.paged.attention import PagedAttention, paged_attention
-from tiny_llm.paged.metadata import ForwardMeta
-from tiny_llm.paged.pool import KvPool, blocks_for
+from tiny_llm.paged.allocator import NULL_PAGE, OutOfPages, PageAllocator
+from tiny_llm.paged.pool import pages_for
+from tiny_llm.paged.sequence import PagedSequence
 
 
 class DecodeState:
-    """The physical side of a batch of B slots: the pages of each, in order, and how many tokens are in them.
+    """The physical side of a batch of B seats: a sequence in each, and the table that attention reads.
 
-    It knows nothing of requests or tokens. A page is free or belongs to one slot. The tables are on the host.
+    It knows nothing of requests and tokens. The sequences hold the pages. The table lists them once more, as an
+    array, and changes with them: a step's metadata are made from it without looking at any sequence's pages.
     """
 
-    def __init__(
-        self, pages: KvPool, num_slots: int, max_pages: int, attention: PagedAttention = paged_attention
-    ) -> None:
-        """All pages are free, but for the null page; all slots are empty.
+    def __init__(self, allocator: PageAllocator, page_size: int, num_seats: int, max_pages: int) -> None:
+        """All seats are empty.
 
         Args:
-            pages: keys and values of all layers, N pages of P tokens; nobody else may use them.
-            num_slots: B.
-            max_pages: M, how many pages one slot may hold at most.
-            attention: how to attend.
+            allocator: hands out the pages; others may use it, too.
+            page_size: P, tokens per page.
+            num_seats: B.
+            max_pages: M, how many pages one seat may hold at most.
 
         Raises:
-            ValueError: ``num_slots`` or ``max_pages`` is below 1.
+            ValueError: ``num_seats`` or ``max_pages`` is below 1.
         """
-        if num_slots < 1 or max_pages < 1:
-            raise ValueError(f"{num_slots} slots with {max_pages} pages each: both must be at least 1")
-        self.pages = pages
-        self.page_size = pages.block_size  # P
-        self.num_pages = pages.keys.shape[1]  # N, the null page included
-        self.attention = attention
-        self.page_indices = torch.full((num_slots, max_pages), NULL_BLOCK, dtype=torch.int32)  # [B, M]
-        self.lengths = torch.zeros(num_slots, dtype=torch.int32)  # [B]: tokens of each that are in its pages
-        self.available_page_indices = list(range(self.num_pages - 1, NULL_BLOCK, -1))  # the next one last
+        if num_seats < 1 or max_pages < 1:
+            raise ValueError(f"{num_seats} seats with {max_pages} pages each: both must be at least 1")
+        self.allocator = allocator
+        self.page_size = page_size
+        self.max_pages = max_pages
+        self.sequences = [PagedSequence(allocator, page_size) for _ in range(num_seats)]
+        self.page_indices = torch.full(
+            (num_seats, max_pages), NULL_PAGE, dtype=torch.int32
+        )  # [B, M], on the host
 
     @property
-    def num_slots(self) -> int:
+    def num_seats(self) -> int:
         """B."""
-        return len(self.lengths)
+        return len(self.sequences)
 
     @property
-    def max_pages(self) -> int:
-        """M."""
-        return self.page_indices.shape[1]
+    def available_page_indices(self) -> list[int]:
+        """The free pages, the next one last: the allocator's list."""
+        return self.allocator.free_pages
 
     @property
     def held(self) -> list[int]:
-        """How many pages each slot holds."""
-        return (self.page_indices != NULL_BLOCK).sum(dim=1).tolist()
+        """How many pages each seat holds."""
+        return [len(sequence.pages) for sequence in self.sequences]
 
     def allocate(self, q_lens: Sequence[int]) -> None:
-        """Give each slot the pages that it lacks for its new tokens; all of them, or nobody gets any.
+        """Give each seat the pages that it lacks for its new tokens: all seats get theirs, or none gets any.
 
-        A slot takes a page only when the ones that it holds are full. Slots are served in order, and the page
-        that was freed last goes out first.
+        A seat takes a page only when the pages that it holds are full. Seats are served in order.
 
         Args:
-            q_lens: how many tokens each of the B slots brings to the next step; 0: it takes no part.
+            q_lens: how many tokens each of the B seats brings to the next step; 0: it takes no part.
 
         Raises:
-            OutOfBlocks: fewer pages are free than are lacking; the message says how many.
-            ValueError: there are not B numbers, one is negative, or a slot would need more pages than it may hold.
+            OutOfPages: fewer pages are free than are lacking; the message says how many. Nothing has changed.
+            ValueError: there are not B numbers, one is negative, or a seat would need more pages than it may hold;
+                then the message names the seat. Nothing has changed.
         """
-        if len(q_lens) != self.num_slots or min(q_lens) < 0:
+        if len(q_lens) != self.num_seats or min(q_lens) < 0:
             raise ValueError(
-                f"{list(q_lens)}: wanted is a number, 0 or more, for each of {self.num_slots} slots"
+                f"{list(q_lens)}: there must be a number, 0 or more, for each of {self.num_seats} seats"
             )
-        lengths, held = self.lengths.tolist(), self.held
-        wanted = [blocks_for(past + new, self.page_size) for past, new in zip(lengths, q_lens, strict=True)]
-        if max(wanted) > self.max_pages:
-            raise ValueError(f"a slot needs {max(wanted)} pages; it may hold {self.max_pages}")
-        lacking = [max(0, want - have) for want, have in zip(wanted, held, strict=True)]
-        if sum(lacking) > len(self.available_page_indices):
-            free, total = len(self.available_page_indices), self.num_pages - 1
-            raise OutOfBlocks(f"{sum(lacking)} pages wanted, {free} of {total} free")
-        for slot, (have, count) in enumerate(zip(held, lacking, strict=True)):
-            for place in range(have, have + count):
-                self.page_indices[slot, place] = self.available_page_indices.pop()
+        steps = list(zip(self.sequences, q_lens, strict=True))
+        wanted = [pages_for(sequence.length + new, self.page_size) for sequence, new in steps]
+        most = max(wanted)
+        if most > self.max_pages:
+            raise ValueError(f"seat {wanted.index(most)} needs {most} pages; it may hold {self.max_pages}")
+        lacking = sum(max(0, want - have) for want, have in zip(wanted, self.held, strict=True))
+        free = len(self.allocator.free_pages)
+        if lacking > free:
+            raise OutOfPages(f"{lacking} pages wanted, {free} of {self.allocator.num_pages - 1} free")
+        for seat, (sequence, new) in enumerate(steps):
+            have = len(sequence.pages)
+            sequence.reserve(new)
+            if len(sequence.pages) > have:
+                self.page_indices[seat, have : len(sequence.pages)] = torch.tensor(sequence.pages[have:])
 
     def release(self, mask: Sequence[bool]) -> None:
-        """Give back the pages of the slots that are marked, which are empty then.
-
-        They go onto the stack as plain integers: slots in order, the pages of each in the order of its row.
+        """Give back the pages of the marked seats, which are empty then; their rows list the null page alone.
 
         Args:
-            mask: a bool for each of the B slots. An empty slot may be marked, too.
+            mask: a bool for each of the B seats. An empty seat may be marked, too.
 
         Raises:
-            ValueError: there are not B of them.
+            ValueError: there are not B of them; nothing has changed.
         """
-        if len(mask) != self.num_slots:
-            raise ValueError(f"{len(mask)} marks were given for {self.num_slots} slots")
-        for slot in [slot for slot, marked in enumerate(mask) if marked]:
-            pages = self.page_indices[slot].tolist()
-            self.available_page_indices += [page for page in pages if page != NULL_BLOCK]
-            self.page_indices[slot] = NULL_BLOCK
-            self.lengths[slot] = 0
+        if len(mask) != self.num_seats:
+            raise ValueError(f"{len(mask)} marks were given for {self.num_seats} seats")
+        for seat, marked in enumerate(mask):
+            if marked:
+                self.sequences[seat].release()
+                self.page_indices[seat] = NULL_PAGE
 
     def check(self) -> None:
-        """Prove that each page but the null page is free or held by one slot, and that each slot's tokens have pages.
+        """Prove that allocator, sequences and table agree.
 
-        It changes nothing, and may be called between any two steps.
+        The allocator's own books balance. Each page that seats hold has at least as many references as seats that
+        hold it. Each row lists the pages of its seat, in order, and then the null page. Each seat's tokens have room
+        in its pages. It changes nothing, and may be called between any two steps.
 
         Raises:
-            RuntimeError: the books don't balance; the message names the page or the slot.
+            RuntimeError: something doesn't agree; the message names the page or the seat.
         """
-        listed = Counter(self.available_page_indices)
-        for slot, row in enumerate(self.page_indices.tolist()):
-            pages = [page for page in row if page != NULL_BLOCK]
-            length = int(self.lengths[slot])
-            if row[: len(pages)] != pages:
-                raise RuntimeError(f"slot {slot} has a gap between its pages: {row}")
-            if not 0 <= length <= len(pages) * self.page_size:
+        self.allocator.check()
+        holders = Counter(page for sequence in self.sequences for page in sequence.pages)
+        for page, times in holders.items():
+            if not NULL_PAGE < page < self.allocator.num_pages or self.allocator.references[page] < times:
                 raise RuntimeError(
-                    f"slot {slot} has {length} tokens in {len(pages)} pages of {self.page_size}"
+                    f"page {page} is held {times} times by seats, more often than the allocator knows"
                 )
-            listed.update(pages)
-        for page in sorted({*range(self.num_pages), *listed}):
-            times, right = listed[page], int(NULL_BLOCK < page < self.num_pages)
-            if times != right:
+        for seat, sequence in enumerate(self.sequences):
+            row, pages = self.page_indices[seat].tolist(), sequence.pages
+            if row != pages + [NULL_PAGE] * (self.max_pages - len(pages)):
+                raise RuntimeError(f"seat {seat} holds the pages {pages}, and its row lists {row}")
+            if not 0 <= sequence.length <= len(pages) * self.page_size:
                 raise RuntimeError(
-                    f"page {page} is listed {times} times, free or held, and should be {right} times"
+                    f"seat {seat} has {sequence.length} tokens in {len(pages)} pages of {self.page_size}"
                 )
-
-    def metadata(self, q_lens: Sequence[int], device: torch.device | str = "cpu") -> ForwardMeta:
-        """What Day 3.2's attention has to know of a step, made from the tables; array operations are recommended.
-
-        Nothing is checked here: :meth:`allocate` has refused what makes no step, and given it its pages.
-
-        Args:
-            q_lens: how many tokens each of the B slots brings; 0: it takes no part, and has no row in the metadata.
-                At least one brings some, and each has the pages for what it brings.
-            device: where the tensors go.
-
-        Returns:
-            the metadata of the slots that take part, in the order of the slots. ``positions``, ``slot_mapping`` and
-            ``last_rows`` are int64; ``cu_seqlens_q``, ``seq_lens_kv`` and ``block_table`` are int32.
-        """
-        wanted = torch.tensor(q_lens)
-        slots = wanted.nonzero().flatten()
-        counts, past = wanted[slots], self.lengths[slots].long()
-        kv_lens, ends = past + counts, counts.cumsum(dim=0)
-        width = blocks_for(int(kv_lens.max()), self.page_size)
-        # A slot may hold more pages than this step needs: they are not for attention to see.
-        unused = torch.arange(width) * self.page_size >= kv_lens[:, None]
-        table = self.page_indices[slots, :width].masked_fill(unused, NULL_BLOCK)
-        # Of each of the T tokens: which row of the table it belongs to, where it stands, and where it goes.
-        owner = torch.arange(len(slots)).repeat_interleave(counts)
-        positions = torch.arange(len(owner)) + (past - (ends - counts))[owner]
-        places = table[owner, positions // self.page_size] * self.page_size + positions % self.page_size
-        starts = torch.nn.functional.pad(ends, (1, 0))
-        return ForwardMeta(
-            positions=positions.to(device),
-            slot_mapping=places.to(device),
-            cu_seqlens_q=starts.to(device, torch.int32),
-            seq_lens_kv=kv_lens.to(device, torch.int32),
-            block_table=table.to(device, torch.int32),
-            last_rows=(ends - 1).to(device),
-            starts=starts.tolist(),
-            kv_lens=kv_lens.tolist(),
-        )
-
-    def insert(self, layer: int, meta: ForwardMeta, key: Tensor, value: Tensor) -> None:
-        """Write the keys and values of a step's T tokens to their places in the pages of one layer.
-
-        Args:
-            layer: which one.
-            meta: the step.
-            key: [T, Hkv, D]; value likewise.
-        """
-        self.pages.write(layer, meta.slot_mapping, key, value)
-
-    def update_decode_state_and_compute_attn(
-        self, layer: int, meta: ForwardMeta, query: Tensor, key: Tensor, value: Tensor, scale: float
-    ) -> Tensor:
-        """Insert a step's new keys and values, then attend over the pages of that layer.
-
-        ``self.attention`` gets its six arguments by place, the last one, ``causal``, True.
-
-        Args:
-            layer: which one.
-            meta: the step.
-            query: [T, H, D].
-            key: [T, Hkv, D]; value likewise.
-            scale: what to multiply the scores by.
-
-        Returns:
-            [T, H, D].
-        """
-        self.insert(layer, meta, key, value)
-        keys, values = self.pages.keys[layer], self.pages.values[layer]
-        out, _ = self.attention(query, keys, values, meta, scale, True)
-        return out
-
-    def advance(self, q_lens: Sequence[int]) -> None:
-        """Note that so many tokens more of each slot are in its pages: once a step, after the model has run."""
-        self.lengths += torch.tensor(q_lens, dtype=torch.int32)

@@ -9,13 +9,13 @@ from typing import NoReturn
 
 import grpc
 
-from tiny_llm.batch import Request
 from tiny_llm.generate import StreamDecoder
 from tiny_llm.loading.errors import WeightsError
 from tiny_llm.ragged.batcher import Batcher, Closed, QueueFull
 from tiny_llm.ragged.protocol import tiny_llm_pb2 as pb
 from tiny_llm.ragged.protocol import tiny_llm_pb2_grpc as pb_grpc
 from tiny_llm.ragged.ticket import OnToken
+from tiny_llm.request import Request
 from tiny_llm.sampler import Sampler, SamplingParams
 from tiny_llm.tokenizer import Tokenizer
 
@@ -102,7 +102,7 @@ class TinyLlmService(pb_grpc.TinyLlmServicer):
             text=self.tokenizer.decode(output),
             token_ids=output,
             finish_reason=finish_reason(output, request),
-            prompt_tokens=len(request.prompt_ids),
+            prompt_tokens=request.prompt_len,
         )
 
     async def Stream(self, message: pb.GenerateRequest, context: Context) -> AsyncIterator[pb.Piece]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
 
 from torch import Tensor
 
-from tiny_llm.batch import Request
 from tiny_llm.ragged.metrics import Metrics
+from tiny_llm.request import Request
 
 OnToken = Callable[[int], None]
 """Called with each new token, on the batcher's thread: it must be quick, and leave the work to others."""
@@ -31,8 +30,7 @@ class Ticket:
             on_token: told of each token.
             metrics: told when it came.
         """
-        prompt_ids = list(request.prompt_ids)
-        self.request = replace(request, prompt_ids=prompt_ids, sample=self.choose, output=[])
+        self.request = Request(request.prompt_ids, request.max_tokens, request.end_ids, self.choose)
         self.sample = request.sample
         self.on_token = on_token
         self.metrics = metrics
@@ -52,7 +50,7 @@ class Ticket:
         """
         try:
             token = self.sample(logits, token_ids)
-            self.last = self.metrics.token(since=self.last, first=not self.request.output)
+            self.last = self.metrics.token(since=self.last, first=self.request.num_generated == 0)
             self.on_token(token)
         except Exception as error:
             self.error = error
@@ -76,5 +74,5 @@ class Ticket:
         if self.error is not None:
             self.future.set_exception(self.error)
         else:
-            self.future.set_result(list(self.request.output))
+            self.future.set_result(self.request.output)
         return True

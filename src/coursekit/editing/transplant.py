@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 
+from coursekit.editing.assembly import assemble_file
 from coursekit.editing.repair import add_function, add_names
 from coursekit.editing.source import replace_function
 from coursekit.lessons.outline import functions, parse, read_source, stub_message, used_names
 from coursekit.lessons.package import Package
 from coursekit.manifest import FunctionRef, Manifest
 from coursekit.paths import Course
-from coursekit.starter import assemble_file
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """Attention over pages, compiled (Day 3.3): the kernel walks the block table, and no past is gathered in memory.
 
-What is done with a tile of keys is Day 2.5's. New is where a tile comes from: its tokens lie in several blocks,
+What is done with a tile of keys is Day 2.5's. New is where a tile comes from: its tokens lie in several pages,
 and are brought side by side in a buffer that is small enough to stay in the nearest cache.
 """
 
@@ -17,7 +17,6 @@ from tiny_llm.kernels.compiling import as_numpy, copy_as_floats, inlined, kernel
 from tiny_llm.kernels.decode_attention_cpu import TILE, add_values, fold_scores, score_tile
 from tiny_llm.paged.attention import Attended, merge_attention
 from tiny_llm.paged.metadata import ForwardMeta
-from tiny_llm.paged.pool import blocks_for
 
 PART = 1024
 """Keys of one sequence that a thread takes at a time: a multiple of TILE."""
@@ -29,7 +28,7 @@ def load_tile(pages: np.ndarray, table: np.ndarray, start: int, stop: int, tile:
 
     Args:
         pages: [N, P, Hkv, D], contiguous, float32 or the bits of bfloat16.
-        table: int32, the blocks of the sequence, in order.
+        table: int32, the pages of the sequence, in order.
         tile: float32 [Hkv, TILE, D]; the first ``stop`` − ``start`` rows of each head are written.
     """
     raise NotImplementedError("Week 3 Day 3 Task 1: A tile out of pages")
@@ -78,7 +77,7 @@ def attend_part(
     Args:
         query: float32 [L, Hkv, H/Hkv, D].
         keys: a layer's pages [N, P, Hkv, D], contiguous, float32 or the bits of bfloat16; values likewise.
-        table: int32, the blocks of the sequence.
+        table: int32, the pages of the sequence.
         first_seen: how many keys the first of the L tokens sees; each later one sees one more.
         scale: what to multiply the scores by.
         out: float32 [L, H, D]; overwritten; zeros where a token sees none of these keys.
@@ -121,7 +120,7 @@ def attend_pages(
     Args:
         query: float32 [T, Hkv, H/Hkv, D].
         keys: a layer's pages [N, P, Hkv, D], contiguous, float32 or the bits of bfloat16; values likewise.
-        starts: int32 [B + 1], ``cu_seqlens_q``. kv_lens: int32 [B]. tables: int32 [B, most blocks of one].
+        starts: int32 [B + 1], ``cu_seqlens_q``. kv_lens: int32 [B]. tables: int32 [B, most pages of one].
         rows: int32, which of the B sequences.
         scale: what to multiply the scores by.
         causal: whether a token sees only what stands before it, and itself; if False, all of its sequence.

@@ -14,7 +14,6 @@ from torch import Tensor
 from tiny_llm.kernels.compiling_triton import dot, tl, triton
 from tiny_llm.paged.attention import Attended, merge_attention
 from tiny_llm.paged.metadata import ForwardMeta
-from tiny_llm.paged.pool import blocks_for
 
 TILE = 64
 """Keys between two updates of the online softmax."""
@@ -32,11 +31,11 @@ def load_tile(
 
     Args:
         pages: points to a layer's pages [N, P, Hkv, D], contiguous.
-        table: points to the blocks of the sequence, int32.
+        table: points to the pages of the sequence, by number, int32.
         head: which key head.
         positions: int32 [TILE].
         wanted: bool [TILE]: which of them to read. Nothing is read for the others, neither table nor page.
-        Hkv: key heads. P: tokens a block. D: head size.
+        Hkv: key heads. P: tokens per page. D: head size.
         WIDTH: D, or the next power of two: tiles have no other sizes.
 
     Returns:

@@ -1,9 +1,9 @@
 """Converted weights, kept for the next time.
 
 One safetensors file for each source and dtype, in the user's cache folder (or where TINY_LLM_CACHE says). Its header
-carries the config, what the source looked like when it was read, and a checksum of the tensors. A file that doesn't
-match is converted again and replaced. Files are written under another name and then renamed, so a reader sees a whole
-file or none, whoever else is writing.
+carries the config, the size and time of the source when it was read, and a checksum of the tensors. A file that
+doesn't match is converted again and replaced. Files are written under another name and then renamed, so a reader sees
+a whole file or none, even while another process writes.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _file_for(path: Path, dtype: torch.dtype) -> Path:
 
 
 def _stamp(path: Path) -> dict[str, str]:
-    """What must be unchanged for a cached file to be used."""
+    """The facts that must be unchanged for a cached file to be used."""
     try:
         status = path.stat()
     except OSError as error:
@@ -77,7 +77,7 @@ def _stamp(path: Path) -> dict[str, str]:
 def _read(
     kept: Path, stamp: dict[str, str], dtype: torch.dtype
 ) -> tuple[ModelConfig, dict[str, Tensor]] | None:
-    """The cached config and tensors, or None where there is nothing usable."""
+    """The cached config and tensors, or None where no usable file is there."""
     try:
         with safe_open(kept, framework="pt") as file:
             header = file.metadata() or {}
@@ -99,7 +99,7 @@ def _read(
 def _checksum(tensors: dict[str, Tensor]) -> str:
     """A sum over all the tensors' bits, each tensor's weighted by its place among the sorted names.
 
-    It finds what happens to files by accident, and costs little more than reading them.
+    It finds accidental damage to a file, and costs little more than reading it.
     """
     total = 0
     for place, name in enumerate(sorted(tensors), start=1):
@@ -141,7 +141,7 @@ def _replace(kept: Path, tensors: dict[str, Tensor], header: dict[str, str]) -> 
 
 
 def _remove_abandoned(kept: Path) -> None:
-    """Delete what writers that were killed left behind."""
+    """Delete the unfinished files of writers that were killed."""
     for unfinished in kept.parent.glob(f"{kept.name}.*.tmp"):
         if time.time() - unfinished.stat().st_mtime > _ABANDONED_SECONDS:
             unfinished.unlink(missing_ok=True)

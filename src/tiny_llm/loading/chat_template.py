@@ -1,8 +1,8 @@
 """A conversation written out as one text, the way the model's own template says.
 
-Templates are small Jinja programs that come with the model, so they run in Jinja's sandbox. What they may use
-besides Jinja itself (`raise_exception`, `strftime_now`, `tojson` without HTML escapes, `break` and `continue`) is
-what Hugging Face's chat templates rely on; see "Chat templates" in the transformers documentation.
+Templates are small Jinja programs that come with the model, so they run in Jinja's sandbox. Besides Jinja itself they
+may use `raise_exception`, `strftime_now`, `tojson` without HTML escapes, `break` and `continue`, as Hugging Face's
+chat templates do; see "Chat templates" in the transformers documentation.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def render(template: str, messages: Sequence[Mapping[str, Any]], variables: Mapp
     Args:
         template: Jinja source.
         messages: each with a "role" ("system", "user", "assistant") and a "content".
-        variables: what else the template may look at, such as `bos_token`.
+        variables: further variables that the template may read, such as `bos_token`.
 
     Raises:
         WeightsError: the template is broken, or refuses these messages.

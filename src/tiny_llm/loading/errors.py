@@ -1,4 +1,4 @@
-"""What goes wrong while loading."""
+"""The error that loading a model raises."""
 
 from __future__ import annotations
 

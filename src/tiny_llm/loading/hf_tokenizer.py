@@ -15,7 +15,7 @@ _VARIABLES = ("bos_token", "eos_token", "unk_token", "pad_token")
 
 
 def hf_tokenizer(folder: Path) -> TokenizerParts:
-    """The tokenizer in the folder's tokenizer.json, with what tokenizer_config.json adds.
+    """The tokenizer in the folder's tokenizer.json, with the settings of tokenizer_config.json.
 
     Raises:
         WeightsError: there is no tokenizer.json, or one of the files is broken.

@@ -1,6 +1,6 @@
 """Which tensors a model has, in our names and in those of the two file formats.
 
-Ours has three kinds of fused matrix, so that a layer multiplies twice instead of five times: `qkv` stacks the rows of
+Ours has two kinds of fused matrix, so that a layer multiplies twice instead of five times: `qkv` stacks the rows of
 query, key and value, `gate_up` those of gate and up. Each of our tensors is therefore made of one or more parts.
 """
 
@@ -47,7 +47,7 @@ HF_NAMES = {
 
 @dataclass(frozen=True)
 class Part:
-    """One tensor of a file, and the rows it fills in one of ours."""
+    """One tensor of a file, which fills some or all rows of one of our tensors."""
 
     role: str  # a key of GGUF_NAMES and HF_NAMES
     kind: str  # "weight" or "bias"
@@ -55,7 +55,7 @@ class Part:
     shape: tuple[int, ...]
 
     def name(self, names: dict[str, str]) -> str:
-        """What a file with these names calls it."""
+        """The name of this part in a file that uses ``names``."""
         return f"{names[self.role].format(layer=self.layer)}.{self.kind}"
 
 

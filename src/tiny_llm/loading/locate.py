@@ -1,4 +1,4 @@
-"""From what a person types as the model to a file or folder on this machine."""
+"""From the name of a model, as typed by a person, to a file or folder on this machine."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def locate(source: str | Path) -> Path:
     """A .gguf file or a Hugging Face folder.
 
     `source` is, in this order: the name `smollm2-135m`; a path to a file or folder that exists; a hub id
-    `organisation/name`, whose files are downloaded unless they are there already.
+    `organization/name`, whose files are downloaded unless they are there already.
 
     Raises:
-        WeightsError: nothing of that name, or the hub can't be reached.
+        WeightsError: there is no model of that name, or the hub can't be reached.
     """
     if source == DEFAULT_MODEL:
         return _packaged_file()
@@ -68,7 +68,7 @@ def _download(hub_id: str) -> Path:
         return Path(snapshot_download(hub_id, allow_patterns=_HUB_FILES))
     except errors.GatedRepoError as error:
         raise WeightsError(
-            f"{hub_id} asks you to accept its licence on the hub first, then to log in with `hf auth login`"
+            f"{hub_id} asks you to accept its license on the hub first, then to log in with `hf auth login`"
         ) from error
     except errors.RepositoryNotFoundError as error:
         raise WeightsError(f"there is no folder {hub_id}, and the hub has no model of that name") from error

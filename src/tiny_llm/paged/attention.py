@@ -11,7 +11,7 @@ from torch import Tensor
 from tiny_llm.attention import causal_mask
 from tiny_llm.kv_cache import LayerCache
 from tiny_llm.paged.metadata import ForwardMeta
-from tiny_llm.paged.pool import KvPool, blocks_for
+from tiny_llm.paged.pool import KvPool, pages_for
 
 Attended = tuple[Tensor, Tensor]
 """What attention gives for T tokens: [T, H, D], and the log-sum-exp of the scores [T, H], to merge parts by."""
@@ -69,8 +69,40 @@ def merge_attention(parts: Sequence[Attended]) -> Attended:
     raise NotImplementedError("Week 3 Day 2 Task 3: Merging parts")
 
 
+def update_decode_state_and_compute_attn(
+    pool: KvPool,
+    layer: int,
+    meta: ForwardMeta,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float,
+    attention: PagedAttention = paged_attention,
+) -> Tensor:
+    """Write a step's new keys and values into one layer of the pool, then attend over that layer's pages.
+
+    In this order, so that new tokens see one another. ``attention`` is called once, with its six arguments by place,
+    the last of them, ``causal``, True.
+
+    Source: the name is that of simply's ``ragged_paged_attention.py``.
+
+    Args:
+        pool: keys and values of all layers.
+        layer: the layer that runs.
+        meta: the step.
+        query: [T, H, D], the tokens of all sequences one after the other.
+        key: [T, Hkv, D]; value likewise.
+        scale: what to multiply the scores by.
+        attention: how to attend.
+
+    Returns:
+        [T, H, D].
+    """
+    raise NotImplementedError("Week 3 Day 2 Task 4: One run for all")
+
+
 class PagedCache(LayerCache):
-    """One layer of a pool in one step: writes the new tokens of all sequences, then attends over their pages."""
+    """One layer of a pool in one step, as the model sees it."""
 
     def __init__(
         self, pool: KvPool, layer: int, meta: ForwardMeta, attention: PagedAttention = paged_attention
@@ -82,9 +114,7 @@ class PagedCache(LayerCache):
         self.attention = attention
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
-        """Write, then read, so that new tokens see one another.
-
-        Calls ``self.attention`` once, with all six arguments (``causal`` is True) and heads behind the tokens.
+        """Turn the model's axes to those of a ragged batch, write and attend, and turn back.
 
         Args:
             query: [1, H, T, D], the tokens of all sequences in one row.

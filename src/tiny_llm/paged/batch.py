@@ -1,184 +1,104 @@
-"""Continuous batching on pages: prompts and decodes of many requests in the same run of the model (Day 3.2)."""
+"""Continuous batching on pages: a request has all the pages that it may need before it begins (Day 3.2)."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Collection
 
-import torch
-from torch import Tensor
-
-from tiny_llm.batch import Request
-from tiny_llm.model import Transformer
-from tiny_llm.paged.allocator import BlockAllocator, OutOfBlocks
-from tiny_llm.paged.attention import PagedAttention, PagedCache, paged_attention
-from tiny_llm.paged.metadata import ForwardMeta
-from tiny_llm.paged.pool import KvPool, blocks_for
+from tiny_llm.engine_core import EngineCore, Step
+from tiny_llm.paged.allocator import OutOfPages, PageAllocator
+from tiny_llm.paged.limits import most_tokens, page_refusal
+from tiny_llm.paged.metadata import tables_of
+from tiny_llm.paged.model_runner import ModelRunner
+from tiny_llm.paged.running import Running
 from tiny_llm.paged.sequence import PagedSequence
+from tiny_llm.request import Request
 
 
-def run_step(
-    model: Transformer,
-    pool: KvPool,
-    sequences: Sequence[PagedSequence],
-    tokens: Sequence[Sequence[int]],
-    attention: PagedAttention = paged_attention,
-) -> Tensor:
-    """Run the model once over the new tokens of several sequences, and advance these.
+class PagedBatch(EngineCore):
+    """Requests that run together on the pages of one pool, first come, first served.
 
-    Tokens and metadata go where the model's embedding is.
-
-    Args:
-        model: the model.
-        pool: where keys and values are.
-        sequences: those that take part, each once; blocks for their new tokens are reserved.
-        tokens: the new token ids of each, at least one.
-        attention: how to attend.
-
-    Returns:
-        [B, E]: of each sequence, what ``model.hidden`` gives for its last token.
-
-    Raises:
-        ValueError: a sequence brings no token, or has no blocks for what it brings; none is taken here.
-    """
-    raise NotImplementedError("Week 3 Day 2 Task 4: One run for all")
-
-
-class Running:
-    """A request that runs: it has its blocks."""
-
-    def __init__(self, request: Request, sequence: PagedSequence) -> None:
-        """Begin with the prompt; the sequence is empty, and has blocks for all that may come."""
-        self.request = request
-        self.sequence = sequence
-        self.ids = list(request.prompt_ids)  # prompt and output
-
-    @property
-    def due(self) -> int:
-        """How many of its tokens the pool doesn't hold yet: what is left of the prompt, or the newest token."""
-        raise NotImplementedError("Week 3 Day 2 Task 5: Who runs, and with what")
-
-    def next_ids(self, count: int) -> list[int]:
-        """The next ``count`` tokens that are due."""
-        raise NotImplementedError("Week 3 Day 2 Task 5: Who runs, and with what")
-
-    def accept(self, logits: Tensor) -> None:
-        """Choose the next token from its logits [V]."""
-        raise NotImplementedError("Week 3 Day 2 Task 5: Who runs, and with what")
-
-
-class PagedBatch:
-    """Requests that run together, on the blocks of one pool.
-
-    There are no slots and no rows: each step makes one ragged batch of whatever the requests bring.
+    A request begins when the pages for the longest that it may become are free, and takes them all. So a request that
+    runs always comes to its end. A step is all decodes, and a chunk of one prompt.
     """
 
     def __init__(
-        self,
-        model: Transformer,
-        pool: KvPool,
-        allocator: BlockAllocator,
-        max_running: int = 16,
-        chunk_size: int = 128,
-        attention: PagedAttention = paged_attention,
+        self, runner: ModelRunner, allocator: PageAllocator, max_running: int = 16, chunk_size: int = 128
     ) -> None:
-        """Start empty.
+        """Start without requests.
 
         Args:
-            model: the model.
-            pool: where keys and values go.
-            allocator: hands out the pool's blocks; others may use it, too.
+            runner: the model and its pool.
+            allocator: hands out the pool's pages; others may use it, too.
             max_running: how many requests run together at most.
             chunk_size: how many tokens of a prompt are computed in a step at most.
-            attention: how to attend.
 
         Raises:
             ValueError: ``max_running`` or ``chunk_size`` is below 1.
         """
         if max_running < 1 or chunk_size < 1:
             raise ValueError(f"{max_running} requests and chunks of {chunk_size}: both must be at least 1")
-        self.model = model
-        self.pool = pool
+        self.runner = runner
         self.allocator = allocator
-        self.max_running = max_running
+        self.page_size = runner.pool.page_size
+        self.max_positions = runner.model.config.max_positions
+        self.num_seats = max_running
         self.chunk_size = chunk_size
-        self.attention = attention
+        self.token_budget = max_running - 1 + chunk_size
+        self.waiting: deque[Request] = deque()  # pushed, but without pages
         self.running: list[Running] = []  # in the order in which they came
 
-    def longest(self, request: Request) -> int:
-        """How many tokens of a request the pool may have to hold: the last one that it generates never gets there."""
-        raise NotImplementedError("Week 3 Day 2 Task 5: Who runs, and with what")
+    @property
+    def idle(self) -> int:
+        """How many requests may be pushed now."""
+        return self.num_seats - len(self.requests)
+
+    @property
+    def requests(self) -> list[Request]:
+        """The requests that run, then those that wait."""
+        return [each.request for each in self.running] + list(self.waiting)
 
     def refusal(self, request: Request) -> str | None:
-        """Why a request can't ever run here, or None: the reason of :meth:`Request.refusal`, or too small a pool."""
-        raise NotImplementedError("Week 3 Day 2 Task 5: Who runs, and with what")
+        """Why a request can't ever run here, or None: as :func:`page_refusal` says for the allocator's pages."""
+        return page_refusal(request, self.max_positions, self.page_size, self.allocator.num_pages - 1)
 
-    def admit(self, waiting: deque[Request]) -> None:
-        """Let requests in from the left, while there are few enough, and blocks for all that they may need.
-
-        They get all their blocks now, so that none is left stranded half way. One that has to wait is not overtaken.
+    def push(self, request: Request) -> None:
+        """Put a request at the end of the line; it begins in a later step.
 
         Raises:
-            OutOfBlocks: the first one has to wait, and nobody runs who could make room.
+            ValueError: as :meth:`EngineCore.push` says.
+        """
+        self.require_entry(request)
+        self.waiting.append(request)
+
+    def admit(self) -> None:
+        """Let requests begin, from the front of the line, while all the pages that they may need are free.
+
+        A request that has to wait is not overtaken.
+
+        Raises:
+            OutOfPages: the first in line has to wait, and no request runs here that could make room for it.
         """
         raise NotImplementedError("Week 3 Day 2 Task 5: Who runs, and with what")
 
     def plan(self) -> list[tuple[Running, int]]:
-        """Who brings how many tokens to the next step.
+        """Which requests bring how many tokens to the next step.
 
-        First all that have a single token due, in the order in which they came; then the first of the others, with a
-        chunk of its prompt.
+        First all requests that decode, in the order in which they came; then the first of the others, with a chunk.
         """
         raise NotImplementedError("Week 3 Day 2 Task 5: Who runs, and with what")
 
-    def step(self) -> list[tuple[Running, int]]:
-        """Run the model once. Whoever has no token due after it gets its next one; whoever is finished leaves.
+    def step(self) -> Step:
+        """Admit, plan, run the model once, sample, and let the requests go that are finished.
 
         Returns:
-            what :meth:`plan` said.
+            the requests of the plan, and those that have finished, in the order in which they came.
+
+        Raises:
+            OutOfPages: as :meth:`admit` says.
         """
         raise NotImplementedError("Week 3 Day 2 Task 6: Continuous batching on pages")
 
-    def release(self) -> None:
-        """Give the blocks of all that still run back: after an error, or when nobody wants the rest."""
+    def abort(self, requests: Collection[Request]) -> None:
+        """Let some requests leave, running or waiting, and give their pages back."""
         raise NotImplementedError("Week 3 Day 2 Task 6: Continuous batching on pages")
-
-
-def generate_paged(batch: PagedBatch, request: Request) -> Iterator[int]:
-    """One request's tokens, as they come.
-
-    Args:
-        batch: empty; empty again at the end, also when the caller asks for no more.
-        request: what to generate.
-
-    Yields:
-        Each new token id.
-
-    Raises:
-        ValueError: the request can't ever run; its ``error`` says the same. Raised when the first token is asked for,
-            as OutOfBlocks is.
-        OutOfBlocks: others hold too many blocks.
-    """
-    raise NotImplementedError("Week 3 Day 2 Task 6: Continuous batching on pages")
-
-
-def batch_generate_paged(
-    batch: PagedBatch,
-    requests: Sequence[Request],
-    observe: Callable[[Sequence[tuple[Running, int]]], None] = lambda plan: None,
-) -> list[list[int]]:
-    """Day 2.7's continuous batching, on pages: a step is one run of the model.
-
-    Args:
-        batch: empty; empty again at the end, however that comes.
-        requests: what to generate. One that can't ever run gets its ``error`` set and stays without output; the
-            others go on.
-        observe: called after each step with those that took part, and how many tokens each brought.
-
-    Returns:
-        the output of each request, in the order of ``requests``.
-
-    Raises:
-        OutOfBlocks: others hold so many blocks that a request can't begin.
-    """
-    raise NotImplementedError("Week 3 Day 2 Task 6: Continuous batching on pages")

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 import torch
 from torch import Tensor
 
-from tiny_llm.paged.allocator import NULL_BLOCK
-from tiny_llm.paged.pool import blocks_for
+from tiny_llm.paged.allocator import NULL_PAGE
 from tiny_llm.paged.sequence import PagedSequence
 
 
@@ -18,33 +16,54 @@ from tiny_llm.paged.sequence import PagedSequence
 class ForwardMeta:
     """One step of B sequences that bring T tokens together: a ragged batch, one row of T tokens for the model.
 
-    Built once a step, on the host; every layer uses the same. The two lists say again what the tensors beside them
+    Built once per step, on the host; every layer uses the same. The two lists say again what the tensors beside them
     say. Code that runs on the host reads the lists: asking a tensor for a number in each layer would be slow.
     """
 
-    positions: Tensor  # integer [T]: where each token stands in its own sequence
-    slot_mapping: Tensor  # integer [T]: the slot that its keys and values go to
+    positions: Tensor  # int64 [T]: where each token stands in its own sequence
+    slot_mapping: Tensor  # int64 [T]: the place in the pool that its keys and values go to
     cu_seqlens_q: Tensor  # int32 [B + 1]: sequence b brings tokens cu_seqlens_q[b] … cu_seqlens_q[b + 1] − 1
     seq_lens_kv: Tensor  # int32 [B]: tokens of each sequence after this step, past and new
     block_table: (
-        Tensor  # int32 [B, most blocks of one]: the blocks of each sequence, filled up with the null block
+        Tensor  # int32 [B, most pages of one]: the pages of each sequence, filled up with the null page
     )
-    last_rows: Tensor  # integer [B]: which of the T tokens is the last of its sequence
+    last_rows: Tensor  # int64 [B]: which of the T tokens is the last of its sequence
     starts: list[int]  # cu_seqlens_q
     kv_lens: list[int]  # seq_lens_kv
 
     @classmethod
     def build(
-        cls, sequences: Sequence[PagedSequence], q_lens: Sequence[int], device: torch.device | str = "cpu"
+        cls,
+        tables: Tensor,
+        lengths: Sequence[int],
+        q_lens: Sequence[int],
+        page_size: int,
+        device: torch.device | str = "cpu",
     ) -> ForwardMeta:
-        """The metadata of a step in which each sequence brings as many tokens as ``q_lens`` says.
+        """The metadata of a step, by array operations on the tables of R sequences.
 
         Args:
-            sequences: at least one; their ``length`` is the past, and blocks for the new tokens are reserved.
-            q_lens: how many tokens each brings, 1 or more.
-            device: where all the tensors go.
+            tables: int32 [R, M] on the host: the pages of each sequence, in order, filled up with the null page. It
+                may be wider than the step needs, and a sequence may have more pages than it needs in this step.
+            lengths: R numbers: how many tokens of each sequence are in its pages already.
+            q_lens: R numbers: how many tokens each sequence brings. A sequence that brings 0 takes no part and has no
+                row in the metadata; the others keep their order.
+            page_size: P.
+            device: where the six tensors go.
 
         Raises:
-            ValueError: a sequence brings no token, or has no blocks for what it brings.
+            ValueError: no sequence brings a token, a number is negative, or a sequence lacks pages for its tokens:
+                then the message names its row in ``tables``.
         """
         raise NotImplementedError("Week 3 Day 2 Task 1: The metadata of a step")
+
+
+def tables_of(sequences: Sequence[PagedSequence]) -> Tensor:
+    """The table of some sequences, int32 [R, most pages of one], filled up with the null page (given code).
+
+    Args:
+        sequences: at least one.
+    """
+    width = max(len(sequence.pages) for sequence in sequences)
+    rows = [sequence.pages + [NULL_PAGE] * (width - len(sequence.pages)) for sequence in sequences]
+    return torch.tensor(rows, dtype=torch.int32)

@@ -1,58 +1,73 @@
-"""Ragged batching: one step that prefills some requests and decodes others, and a batch of them (Day 3.6)."""
+"""Ragged batching: each step decodes some requests and prefills others, on pages taken as tokens come (Day 3.6)."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Collection
 
-from tiny_llm.batch import Request
-from tiny_llm.model import Transformer
-from tiny_llm.ragged.forward import forward
+from tiny_llm.engine_core import EngineCore, Step
+from tiny_llm.paged.limits import page_refusal
+from tiny_llm.paged.model_runner import ModelRunner
+from tiny_llm.ragged.decode_state import DecodeState
 from tiny_llm.ragged.sampling_state import SamplingState
+from tiny_llm.request import Request
 
 
-def mixed_step(model: Transformer, state: SamplingState, capacity: int) -> list[int]:
-    """Run the model once, on as many tokens as fit; whoever has none due after it gets its next one.
+class RaggedBatch(EngineCore):
+    """Requests in the seats of a batch. A step fills its token budget with decodes, then with prompts."""
 
-    The head runs once, on the rows that are sampled, or not at all. If ``forward`` fails, no token counts as issued:
-    the step may be tried again. What fails after it, the head or a sampler, leaves slots that can't go on: release
-    them.
+    def __init__(self, runner: ModelRunner, decode_state: DecodeState, token_budget: int = 128) -> None:
+        """Start with idle seats.
 
-    Args:
-        model: the model.
-        state: the requests.
-        capacity: how many tokens the step has room for.
+        Args:
+            runner: the model and its pool.
+            decode_state: the pages of the seats; no sequence in it, and no other user of its allocator, holds a page.
+            token_budget: how many tokens all requests together bring to a step at most.
 
-    Returns:
-        how many tokens each slot issued; all 0, and the model was not run, if no slot had any due.
+        Raises:
+            ValueError: the budget is below 1.
+        """
+        if token_budget < 1:
+            raise ValueError(f"a budget of {token_budget} tokens per step: it must be at least 1")
+        self.runner = runner
+        self.decode_state = decode_state
+        self.allocator = decode_state.allocator
+        self.num_seats = decode_state.num_seats
+        self.token_budget = token_budget
+        self.max_positions = runner.model.config.max_positions
+        self.state = SamplingState(decode_state, self.max_positions)
 
-    Raises:
-        ValueError: the capacity is below 1.
-    """
-    raise NotImplementedError("Week 3 Day 6 Task 4: A mixed step")
+    @property
+    def idle(self) -> int:
+        """How many requests may be pushed now: one per idle seat."""
+        return len(self.state.idle)
 
+    @property
+    def requests(self) -> list[Request]:
+        """The requests in seats, in the order in which they came."""
+        return [running.request for _, running in self.state.line]
 
-def batch_generate_ragged(
-    model: Transformer,
-    state: SamplingState,
-    requests: Sequence[Request],
-    capacity: int = 128,
-    observe: Callable[[Sequence[Request | None], Sequence[int]], None] = lambda requests, lens: None,
-) -> list[list[int]]:
-    """Bring all requests to their ends; whoever waits takes a slot as soon as one is idle.
+    def refusal(self, request: Request) -> str | None:
+        """Why a request can't ever run here, or None: as :func:`page_refusal` says for the pages of one seat."""
+        most = min(self.decode_state.max_pages, self.allocator.num_pages - 1)
+        return page_refusal(request, self.max_positions, self.decode_state.page_size, most)
 
-    Args:
-        model: the model.
-        state: with idle slots only; all are idle again at the end, however that comes.
-        requests: what to generate. ``error`` is set anew for all: a reason for one that can't ever run, which stays
-            without output, and None for the others, which go on.
-        capacity: how many tokens a step has room for.
-        observe: called after each step with the request in each slot and how many tokens it issued.
+    def push(self, request: Request) -> None:
+        """Give a request a seat.
 
-    Returns:
-        the output of each request, in the order of ``requests``.
+        Raises:
+            ValueError: as :meth:`EngineCore.push` says.
+        """
+        self.require_entry(request)
+        self.state.push(request)
 
-    Raises:
-        ValueError: the capacity is below 1, and there is something to run.
-    """
-    raise NotImplementedError("Week 3 Day 6 Task 5: Ragged batching")
+    def step(self) -> Step:
+        """Give the seats their pages, run the model once, sample, and let the requests go that are finished.
+
+        Returns:
+            the requests that took part, seat by seat, and those that have finished, likewise.
+        """
+        raise NotImplementedError("Week 3 Day 6 Task 3: A mixed step")
+
+    def abort(self, requests: Collection[Request]) -> None:
+        """Let some requests leave their seats, and give their pages back."""
+        raise NotImplementedError("Week 3 Day 6 Task 3: A mixed step")

@@ -16,8 +16,8 @@ class Stats:
     """A batcher at one moment. Times are in seconds, None while there are none."""
 
     waiting: int  # requests in the queue
-    running: int  # requests in slots
-    slots: int
+    running: int  # requests in the engine
+    seats: int  # how many requests run together at most
     free_pages: int
     pages: int  # in all, the null page left out
     finished: int  # requests that got their whole answer, since the start; likewise:
@@ -26,7 +26,7 @@ class Stats:
     refused: int  # for want of room in the queue
     tokens: int  # generated
     steps: int  # runs of the model
-    occupancy: float | None  # share of the capacity that recent steps used
+    occupancy: float | None  # share of the token budget that recent steps used
     first_token: float | None  # mean time from arrival to the first token, of recent requests
     first_token_95: float | None  # 95 of 100 had it by then
     per_token: float | None  # mean time between two tokens of one request
@@ -46,10 +46,10 @@ class Metrics:
     first_tokens: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
     gaps: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
 
-    def step(self, issued: int, capacity: int) -> None:
-        """Note a run of the model over so many tokens, of so many that there was room for."""
+    def step(self, issued: int, token_budget: int) -> None:
+        """Note a run of the model over ``issued`` tokens, where there was room for ``token_budget``."""
         self.steps += 1
-        self.occupancies.append(issued / capacity)
+        self.occupancies.append(issued / token_budget)
 
     def token(self, since: float, first: bool) -> float:
         """Note a token.

@@ -1,134 +1,108 @@
-"""The requests of a batch: the tokens of each, how far it has come, and who brings what to a step (Day 3.6)."""
+"""The requests of a batch's seats, and how many tokens each brings to a step (Day 3.6)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torch import Tensor
-
-from tiny_llm.batch import Request
-from tiny_llm.paged.pool import blocks_for
+from tiny_llm.paged.limits import most_tokens
+from tiny_llm.paged.pool import pages_for
+from tiny_llm.paged.running import Running
+from tiny_llm.ragged.banker import Banker
 from tiny_llm.ragged.decode_state import DecodeState
-from tiny_llm.ragged.page_budget import PageBudget
+from tiny_llm.request import Request
 
 
 class SamplingState:
-    """The logical side of a batch of B slots: a request in each, or None.
+    """The logical side of a batch of B seats: in each a request, or None.
 
-    Each request brings its own way of sampling and its own end tokens. The pages are the decode state's; the two have
-    the same slots, and are given up together. An idle slot has no tokens, no prompt, and stands at position 0.
+    The decode state is the physical side of the same seats. Each request runs on the sequence of its own seat, and
+    brings its own way of sampling and its own end tokens.
     """
 
-    def __init__(self, pages: DecodeState, max_positions: int) -> None:
-        """All slots are idle.
+    def __init__(self, decode_state: DecodeState, max_positions: int) -> None:
+        """All seats are idle.
 
         Args:
-            pages: the physical side of the same slots, empty.
-            max_positions: what prompt and output of a request together may use.
+            decode_state: the pages of the same seats, empty.
+            max_positions: how many positions prompt and output of a request together may use.
         """
-        self.pages = pages
+        self.decode_state = decode_state
         self.max_positions = max_positions
-        self.requests: list[Request | None] = [None] * pages.num_slots
-        self.tokens: list[list[int]] = [[] for _ in range(pages.num_slots)]  # prompt and output
-        self.position = [0] * pages.num_slots  # tokens that were issued: where the next one stands
-        self.input_lens = [0] * pages.num_slots  # tokens of the prompt
-        self.rank = [0] * pages.num_slots  # who came first has the lowest; of no account in an idle slot
+        self.seats: list[Running | None] = [None] * decode_state.num_seats
         self.pushed = 0  # requests so far
 
     @property
     def idle(self) -> list[int]:
-        """The slots without a request."""
-        return [slot for slot, request in enumerate(self.requests) if request is None]
+        """The seats without a request."""
+        return [seat for seat, running in enumerate(self.seats) if running is None]
 
     @property
-    def line(self) -> list[int]:
-        """The slots with a request, in the order in which these came."""
-        busy = [slot for slot, request in enumerate(self.requests) if request is not None]
-        return sorted(busy, key=lambda slot: self.rank[slot])
-
-    def longest(self, request: Request) -> int:
-        """How many tokens of a request its pages may have to hold: all but the last one generated."""
-        return min(len(request.prompt_ids) + request.max_tokens, self.max_positions) - 1
-
-    def most_pages(self, request: Request) -> int:
-        """How many pages it may come to hold."""
-        return blocks_for(self.longest(request), self.pages.page_size)
-
-    def refusal(self, request: Request) -> str | None:
-        """Why a request can't ever run here, or None: as :meth:`Request.refusal` says, or too few pages in all."""
-        reason = request.refusal(self.max_positions)
-        most = min(self.pages.max_pages, self.pages.num_pages - 1)
-        needed = self.most_pages(request)
-        if reason is None and needed > most:
-            return f"prompt and output need up to {needed} pages of {self.pages.page_size}; there are {most} at most"
-        return reason
+    def line(self) -> list[tuple[int, Running]]:
+        """The seats with a request, and what runs in them, in the order in which the requests came."""
+        busy = [(seat, running) for seat, running in enumerate(self.seats) if running is not None]
+        return sorted(busy, key=lambda each: each[1].rank)
 
     def push(self, request: Request) -> int:
-        """Put a request into the first idle slot, behind all others in line.
+        """Put a request into the first idle seat, behind all others in line.
 
-        It starts from its prompt alone: an ``output`` that is there already isn't taken up.
+        Tokens that it has generated already are kept: it goes on behind them.
+
+        Args:
+            request: can run here, is not finished, and is in no seat.
 
         Returns:
-            the slot.
+            the seat.
 
         Raises:
-            ValueError: it can't ever run here, is finished already, or finds no idle slot; nothing has changed.
+            ValueError: no seat is idle; nothing has changed.
         """
         raise NotImplementedError("Week 3 Day 6 Task 1: In and out")
 
     def completed_mask(self) -> list[bool]:
-        """Of each slot, whether its request has all its tokens; not so where there is none."""
+        """For each seat, whether its request has all its tokens; False where there is no request."""
         raise NotImplementedError("Week 3 Day 6 Task 1: In and out")
 
-    def due(self) -> list[int]:
-        """Of each slot, how many tokens are not issued yet: what is left of the prompt, or the newest token.
+    def issue_lens(self, token_budget: int) -> list[int]:
+        """How many tokens each seat brings to the next step. It changes nothing.
 
-        None of a request that is complete, whose last token is never issued, and none where there is no request.
-        """
-        raise NotImplementedError("Week 3 Day 6 Task 3: Who issues how much")
-
-    def issue_lens(self, capacity: int) -> list[int]:
-        """How many tokens each slot issues in the next step. It changes nothing.
-
-        First those that have issued their whole prompt, with the one token that is due; then the others; both in the
-        order in which they came. Each gets all that is due, or what is left of the capacity, or what its pages and
-        those that it may take have room for.
+        First the requests that decode, with the one token that is due; then the others; both in the order in which
+        they came. Each brings all that is due, or what is left of the budget, or what its pages and the pages that
+        it may take have room for.
 
         Args:
-            capacity: how many tokens all slots together issue at most.
+            token_budget: how many tokens all seats together bring at most.
 
         Returns:
-            a number for each of the B slots, 0 where nothing is issued.
+            a number for each of the B seats, 0 for a seat that brings nothing.
 
         Raises:
-            ValueError: the capacity is below 1.
+            ValueError: the budget is below 1.
         """
-        raise NotImplementedError("Week 3 Day 6 Task 3: Who issues how much")
+        raise NotImplementedError("Week 3 Day 6 Task 2: Who issues how much")
 
     def ragged_issue_tokens(self, lens: Sequence[int]) -> list[int]:
-        """The next tokens of each slot, in one row: one slot's after the other's. It changes nothing.
+        """The next tokens of each seat, in one row: one seat's after the other's. It changes nothing.
 
         Args:
-            lens: how many of each of the B slots.
+            lens: how many of each of the B seats.
         """
-        raise NotImplementedError("Week 3 Day 6 Task 4: A mixed step")
+        raise NotImplementedError("Week 3 Day 6 Task 2: Who issues how much")
 
-    def advance(self, lens: Sequence[int]) -> None:
-        """Note that so many tokens of each slot were issued: ``position`` moves, the pages' lengths don't."""
-        raise NotImplementedError("Week 3 Day 6 Task 4: A mixed step")
+    def get(self, mask: Sequence[bool]) -> list[Running]:
+        """What runs in the marked seats, in the order of the seats; an idle seat is left out.
 
-    def accept(self, slot: int, logits: Tensor) -> None:
-        """Let the request in a slot choose its next token from its logits [V]."""
-        raise NotImplementedError("Week 3 Day 6 Task 4: A mixed step")
-
-    def get(self, mask: Sequence[bool]) -> list[list[int]]:
-        """The output so far of the marked slots, in their order: what comes after the prompt; [] of an idle slot."""
+        Args:
+            mask: a bool for each of the B seats.
+        """
         raise NotImplementedError("Week 3 Day 6 Task 1: In and out")
 
     def release(self, mask: Sequence[bool]) -> None:
-        """Make the marked slots idle, and give their pages back. An idle slot may be marked, too.
+        """Make the marked seats idle, and give their pages back. An idle seat may be marked, too.
+
+        Args:
+            mask: a bool for each of the B seats.
 
         Raises:
-            ValueError: there is not a mark for each of the B slots; nothing has changed.
+            ValueError: there is not a mark for each of the B seats; nothing has changed.
         """
         raise NotImplementedError("Week 3 Day 6 Task 1: In and out")

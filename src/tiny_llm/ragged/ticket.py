@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
 
 from torch import Tensor
 
-from tiny_llm.batch import Request
 from tiny_llm.ragged.metrics import Metrics
+from tiny_llm.request import Request
 
 OnToken = Callable[[int], None]
 """Called with each new token, on the batcher's thread: it must be quick, and leave the work to others."""
@@ -31,8 +30,7 @@ class Ticket:
             on_token: told of each token.
             metrics: told when it came.
         """
-        prompt_ids = list(request.prompt_ids)
-        self.request = replace(request, prompt_ids=prompt_ids, sample=self.choose, output=[])
+        self.request = Request(request.prompt_ids, request.max_tokens, request.end_ids, self.choose)
         self.sample = request.sample
         self.on_token = on_token
         self.metrics = metrics

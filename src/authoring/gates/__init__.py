@@ -1,0 +1,151 @@
+"""`pdm run check`: what the course proves about itself, gate by gate."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Annotated, NoReturn
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from authoring.gates.gate import Context, Findings, Gate, count
+from authoring.gates.workers import cores
+from coursekit.errors import CourseError
+from coursekit.paths import Course
+
+# In the order in which they run: the quick ones first.
+GATES = ("lint", "agreement", "starter", "order", "mutants", "mlx", "reference")
+FAILED = 1
+WIDTH_OF_FILES = 140
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One gate's findings and how long it took."""
+
+    gate: str
+    findings: Findings
+    seconds: float
+
+    @property
+    def passed(self) -> bool:
+        return not self.findings.problems
+
+
+def check(
+    only: Annotated[
+        str | None, typer.Option(metavar="GATES", help="Run these gates alone, with commas between them.")
+    ] = None,
+    leave_out: Annotated[
+        str | None, typer.Option("--except", metavar="GATES", help="Run all gates but these.")
+    ] = None,
+    day: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DAY", help="Keep the gates starter, order and mutants to one day, such as 1.3."
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="NUMBER", help="How many runs at a time; by default one a core."),
+    ] = None,
+) -> None:
+    """Prove that reference, starter, tests, mutants and book agree: all gates, or those that you name.
+
+    Gates: lint, agreement, starter, order, mutants, mlx, reference. Exit code 0 only when every gate that ran passed.
+    """
+    gates = choose(only, leave_out)
+    context = Context(Course.find(), _console(), workers or cores(), day)
+    if day is not None:
+        _ = context.lessons  # a day that isn't there is the caller's mistake, not a gate's finding
+    with _leaving_when_terminated():
+        verdicts = [run_gate(gate, context) for gate in gates]
+    show_table(context.console, verdicts)
+    if not all(verdict.passed for verdict in verdicts):
+        raise typer.Exit(FAILED)
+
+
+def choose(only: str | None, leave_out: str | None) -> list[str]:
+    """The gates to run, in order.
+
+    Raises:
+        CourseError: a name is no gate's, or none is left.
+    """
+    wanted, unwanted = _names(only), _names(leave_out)
+    for name in [*wanted, *unwanted]:
+        if name not in GATES:
+            raise CourseError(f"there is no gate {name!r}; there are: {', '.join(GATES)}")
+    chosen = [gate for gate in GATES if (not wanted or gate in wanted) and gate not in unwanted]
+    if not chosen:
+        raise CourseError("no gate is left to run: --except names all that --only does")
+    return chosen
+
+
+def run_gate(name: str, context: Context) -> Verdict:
+    """Run one gate and print what it found. What stops a gate is a problem of that gate alone."""
+    console = context.console
+    console.print(f"[bold]{name}[/bold] …")
+    start = time.monotonic()
+    gate: Gate = getattr(import_module(f"authoring.gates.{name}"), name)
+    try:
+        findings = gate(context)
+    except CourseError as error:
+        findings = Findings("could not run", str(error).splitlines())
+    verdict = Verdict(name, findings, time.monotonic() - start)
+    for problem in findings.problems:
+        console.print(f"  problem: {problem}", markup=False, soft_wrap=True)
+    for note in findings.notes:
+        console.print(f"  note: {note}", markup=False, soft_wrap=True)
+    console.print(_one_line(verdict), markup=False, soft_wrap=True)
+    return verdict
+
+
+def show_table(console: Console, verdicts: list[Verdict]) -> None:
+    """The end of the run: a line a gate, then the sum."""
+    table = Table(box=None, pad_edge=False)
+    for heading in ("gate", "result", "what was checked"):
+        table.add_column(heading)
+    table.add_column("seconds", justify="right")
+    for verdict in verdicts:
+        result = "[green]passed[/green]" if verdict.passed else "[red]failed[/red]"
+        table.add_row(verdict.gate, result, verdict.findings.checked, f"{verdict.seconds:.1f}")
+    console.print()
+    console.print(table)
+    failed = [verdict.gate for verdict in verdicts if not verdict.passed]
+    passed = f"{len(verdicts) - len(failed)} of {count(len(verdicts), 'gate')} passed"
+    console.print(f"\n{passed}{'; failed: ' + ', '.join(failed) if failed else ''}", soft_wrap=True)
+
+
+def _one_line(verdict: Verdict) -> str:
+    result = "passed" if verdict.passed else f"failed, {count(len(verdict.findings.problems), 'problem')}"
+    return f"  {verdict.gate}: {result} ({verdict.findings.checked}; {verdict.seconds:.1f} s)"
+
+
+def _console() -> Console:
+    """Standard output; into a file or a pipe, lines may be longer than on the terminal that isn't there."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH_OF_FILES)
+
+
+def _names(text: str | None) -> list[str]:
+    return [name.strip() for name in (text or "").split(",") if name.strip()]
+
+
+@contextmanager
+def _leaving_when_terminated() -> Iterator[None]:
+    """Ended by another program, we still stop our children and remove their folders."""
+    before = signal.signal(signal.SIGTERM, _leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _leave(number: int, frame: object) -> NoReturn:
+    sys.exit(128 + number)

@@ -1,0 +1,27 @@
+"""Gate: with the solution up to day N and stubs after it, day N passes."""
+
+from __future__ import annotations
+
+from authoring.gates.gate import DAY_SECONDS, Context, Findings, day_problems
+from authoring.gates.tracks import days, days_by_track, installed, missing_tracks
+from authoring.gates.workers import Job
+from coursekit.backends import Backend
+from coursekit.running.results import PASSED
+
+
+def order(context: Context) -> Findings:
+    """Run each day's tests on packages in which the days after it are stubs."""
+    jobs = [
+        Job(
+            f"Day {lesson.name} ({backend}) with stubs after it",
+            lesson,
+            context.solved(context.manifest.up_to(lesson.name)),
+            DAY_SECONDS,
+            backend=backend,
+        )
+        for backend in Backend
+        if installed(backend)
+        for lesson in days(context, backend)
+    ]
+    problems = day_problems(context.run("order", jobs), PASSED)
+    return Findings(days_by_track(jobs), problems, missing_tracks(context))

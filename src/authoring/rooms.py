@@ -1,0 +1,9 @@
+"""The rooms of `src` beside the learner's packages, one for each audience, and which others each may import."""
+
+MAY_IMPORT = {
+    "coursekit": (),
+    "programs": ("coursekit",),
+    "benchmarks": ("coursekit", "programs"),
+    "authoring": ("coursekit",),
+}
+ROOMS = tuple(MAY_IMPORT)

@@ -1,0 +1,10 @@
+"""`python -m benchmarks <command>`: the measurements, which `pdm run` calls."""
+
+from coursekit.cli import Command, run
+
+COMMANDS = {
+    "bench": Command("benchmarks.command:bench", "measure what each step of Weeks 2 and 3 gains"),
+}
+
+if __name__ == "__main__":
+    run(COMMANDS)

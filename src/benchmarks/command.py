@@ -1,0 +1,162 @@
+"""`pdm run bench`: measure the ladders of Weeks 2 and 3, print them, and keep them as JSON and as a picture."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from benchmarks import serving, week_2, week_3
+from benchmarks.ladder import outcomes
+from benchmarks.machine import busy, describe_machine, machine_line
+from benchmarks.picture import draw
+from benchmarks.report import document, print_report
+from benchmarks.rounds import Case, Record, run_rounds
+from benchmarks.week_2 import TEXT, GetModel
+from coursekit.errors import CourseError
+from coursekit.files import write_files, write_text
+from coursekit.paths import Course
+from coursekit.running.import_path import Impl
+from programs import options
+from programs.engine import load, running
+
+if TYPE_CHECKING:
+    from tiny_llm.model import Transformer
+
+MODEL = "smollm2-135m"
+WEEKS = {2: (week_2,), 3: (week_3, serving)}
+LADDERS = (*week_2.LADDERS, *week_3.LADDERS, *serving.LADDERS)
+BARS = (*week_2.BARS, *week_3.BARS, *serving.BARS)
+FORMS: dict[str, dict[str, Any]] = {
+    "float32": {"dtype": "float32"},
+    "kernel": {"dtype": "float32", "bits": 4, "matmul": "kernel"},
+    "torch": {"dtype": "bfloat16", "bits": 4, "matmul": "torch"},
+}
+"""The models that the cases name, and how to load each."""
+
+
+def bench(
+    what: Annotated[
+        list[str] | None, typer.Argument(help="Ladders or rows to measure, such as serving; all if left out.")
+    ] = None,
+    impl: options.ImplOption = Impl.LEARNER,
+    week: Annotated[int | None, typer.Option(min=2, max=3, help="Measure only this week's ladders.")] = None,
+    repeats: Annotated[int, typer.Option(min=1, max=100, help="How often each row is measured.")] = 3,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Half the tokens, once: a first impression.")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The JSON file to write; the picture goes beside it. Otherwise in .course/bench."),
+    ] = None,
+) -> None:
+    """Measure what each step of Weeks 2 and 3 gains on this machine.
+
+    Rows take turns, round after round; the tables show medians. Close other programs first.
+
+    Ctrl-C stops early and keeps what is measured.
+    """
+    console, progress = Console(highlight=False), Console(stderr=True, highlight=False)
+    with running(impl) as course:
+        name = "-".join(what or [f"week_{week}" if week else "weeks"])
+        target = out or course.state / "bench" / f"{name}.json"
+        chosen = choose(all_cases(_models(progress), _text(), week), what or [])
+        if quick:
+            chosen, repeats = [replace(case, tokens=case.tokens // 2) for case in chosen], 1
+        machine = describe_machine()
+        if busy(machine):
+            progress.print(
+                f"other programs are running (load {machine['load']}): expect wide spreads", style="yellow"
+            )
+        record, finished = Record(), False
+        try:
+            _run(chosen, repeats, record, progress)
+            finished = True
+        finally:
+            if record.measured:
+                about = {
+                    "bench": name,
+                    "made": time.strftime("%Y-%m-%dT%H:%M:%S"),
+                    "impl": str(impl),
+                    "model": MODEL,
+                    "machine": machine,
+                    "repeats": repeats,
+                    "quick": quick,
+                    "finished": finished,
+                }
+                _keep(console, course, target, record, about)
+
+
+def all_cases(model: GetModel, text: Sequence[int], week: int | None = None) -> list[Case]:
+    """Everything that one week measures, or all of them."""
+    chosen = WEEKS.values() if week is None else [WEEKS[week]]
+    return [case for modules in chosen for module in modules for case in module.cases(model, text)]
+
+
+def choose(known_cases: Sequence[Case], names: Sequence[str]) -> list[Case]:
+    """The cases that are named, by their own name or their ladder's; all of them if none is named.
+
+    Raises:
+        CourseError: there is none of that name.
+    """
+    known = {case.name for case in known_cases} | {case.ladder for case in known_cases}
+    for name in names:
+        if name not in known:
+            rows = "; ".join(_names(ladder.name, known_cases) for ladder in LADDERS)
+            raise CourseError(f"there is no ladder or row {name!r}; there are: {rows}")
+    return [case for case in known_cases if not names or case.name in names or case.ladder in names]
+
+
+def _names(ladder: str, all_cases: Sequence[Case]) -> str:
+    return f"{ladder} ({', '.join(case.name for case in all_cases if case.ladder == ladder)})"
+
+
+def _models(progress: Console) -> GetModel:
+    """Loads each model when it is first asked for."""
+
+    @cache
+    def model(name: str) -> Transformer:
+        return load(MODEL, device="cpu", console=progress, **FORMS[name]).model
+
+    return model
+
+
+def _text() -> list[int]:
+    from tiny_llm.tokenizer import load_tokenizer
+
+    return load_tokenizer(MODEL).encode(TEXT)
+
+
+def _run(chosen: Sequence[Case], repeats: int, record: Record, console: Console) -> None:
+    """Measure, saying on standard error how far it is: a bar in a terminal, lines elsewhere."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=len(chosen) * (repeats + 1))
+        for number, what in enumerate(run_rounds(chosen, repeats, record)):
+            bar.update(task, description=what, completed=number)
+            if not console.is_terminal:
+                console.print(what, soft_wrap=True)
+
+
+def _keep(console: Console, course: Course, target: Path, record: Record, about: dict[str, Any]) -> None:
+    """Print the ladders, then write them as JSON and as a picture."""
+    found = outcomes([] if about["quick"] else BARS, record.measured)
+    console.print(machine_line(about["machine"]), "", style="dim", soft_wrap=True)
+    print_report(console, LADDERS, record, found)
+    text = json.dumps(document(LADDERS, record, found, **about), indent=2, ensure_ascii=False)
+    picture = target.with_suffix(".svg")
+    write_text(target, f"{text}\n")
+    write_files({picture: draw(LADDERS, record, machine_line(about["machine"]))})
+    names = (
+        path.relative_to(course.root) if path.is_relative_to(course.root) else path
+        for path in (target, picture)
+    )
+    console.print(f"kept in {' and '.join(map(str, names))}", style="dim", soft_wrap=True)

@@ -1,5 +1,0 @@
-"""The book: `pdm run book`, the preprocessor that fills in its boxes, and what its checks read."""
-
-from coursekit.book.command import book
-
-__all__ = ["book"]

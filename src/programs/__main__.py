@@ -1,0 +1,17 @@
+"""`python -m programs <command>`: the programs that run an engine, which `pdm run` calls."""
+
+from coursekit.cli import Command, run
+
+COMMANDS = {
+    "main": Command("programs.main:main", "answer one prompt with the model"),
+    "batch-main": Command(
+        "programs.batch_main:batch_main", "answer a fixed set of prompts, several at a time"
+    ),
+    "serve": Command("programs.serve:serve", "serve the model over gRPC, on this machine"),
+    "ask": Command("programs.ask:ask", "ask the server, and print its answer as it comes"),
+    "smoke": Command("programs.smoke:smoke", "run the engine's stages and compare their tokens and speed"),
+    "doctor": Command("programs.doctor:doctor", "say what this machine offers and what is missing"),
+}
+
+if __name__ == "__main__":
+    run(COMMANDS)

@@ -1,0 +1,120 @@
+"""Several prompts on their way to answers, and what their times say."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from programs.engine import Engine, Timing, make_sampler, prompt_ids
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from tiny_llm.generate import Sample
+    from tiny_llm.model import Transformer
+    from tiny_llm.paged.pool import KvPool
+
+
+@dataclass(eq=False)
+class Answer:
+    """One prompt and what has come of it so far."""
+
+    number: int  # from 1, in the order of the prompts
+    prompt: str
+    prompt_ids: Sequence[int]
+    sample: Sample
+    timing: Timing = field(default_factory=Timing)
+    output: list[int] = field(default_factory=list)
+    computed: int = 0  # tokens of the prompt that were computed
+    refused: str | None = None  # why there will be no answer
+
+    def choose(self, logits: Tensor, token_ids: Sequence[int]) -> int:
+        """The request's sampler, which also notes when the token came."""
+        token = self.sample(logits, token_ids)
+        self.timing.stamp()
+        self.output.append(token)
+        self.computed = len(self.prompt_ids)
+        return token
+
+    @property
+    def headline(self) -> str:
+        """The prompt's first line, and how many tokens it has if there is more."""
+        first, _, rest = self.prompt.partition("\n")
+        return f"{first} … ({len(self.prompt_ids)} tokens)" if rest else first
+
+
+def prepare(engine: Engine, prompts: Sequence[str], **params: Any) -> list[Answer]:
+    """An answer to begin for each prompt, with a sampler of its own; their clocks start together.
+
+    Raises:
+        CourseError: a sampling parameter is out of range.
+    """
+    ids = [prompt_ids(engine, prompt, raw=False) for prompt in prompts]
+    started = time.perf_counter()
+    return [
+        Answer(number, prompt, its_ids, make_sampler(**params), Timing(started))
+        for number, (prompt, its_ids) in enumerate(zip(prompts, ids, strict=True), start=1)
+    ]
+
+
+class BatchWatch:
+    """Stands before a model, counts its runs on a batch, and knows what the batch's caches copied or hold."""
+
+    def __init__(self, model: Transformer) -> None:
+        self._model = model
+        self._caches: Sequence[Any] = ()
+        self.batches = 0  # runs on a batch
+        self.pool: KvPool | None = None  # the one that the caches look at
+        self.most_pages = 0  # of it, with tokens, after a run
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def hidden(self, tokens: Tensor, positions: Any, caches: Sequence[Any] | None = None) -> Tensor:
+        """The model's own method."""
+        if caches and hasattr(caches[0], "bytes_copied"):
+            self._caches = caches
+            self.batches += 1
+        if caches and hasattr(caches[0], "meta"):
+            meta, self.pool = caches[0].meta, caches[0].pool
+            self.batches += 1
+            pages = sum(-(-length // self.pool.page_size) for length in meta.kv_lens)
+            self.most_pages = max(self.most_pages, pages)
+        return self._model.hidden(tokens, positions, caches)
+
+    @property
+    def bytes_copied(self) -> int:
+        """Bytes written to rebuild dense batches; 0 if there were none."""
+        return sum(cache.bytes_copied for cache in self._caches)
+
+
+@dataclass(frozen=True)
+class Speed:
+    """How fast a set of requests was answered; times in seconds."""
+
+    requests: int  # those with at least one token
+    tokens: int
+    seconds: float  # from the start to the last token
+    mean_first: float  # from the start to a request's first token
+    worst_first: float
+    worst_gap: float  # between two tokens of one request, one after the other
+
+    @property
+    def tokens_per_second(self) -> float:
+        return self.tokens / self.seconds if self.seconds else 0.0
+
+
+def measure(timings: Sequence[Timing]) -> Speed:
+    """What the times of requests that started together say; requests without a token count for nothing."""
+    begun = [timing for timing in timings if timing.arrivals]
+    firsts = [timing.first_token for timing in begun]
+    return Speed(
+        requests=len(begun),
+        tokens=sum(len(timing.arrivals) for timing in begun),
+        seconds=max((timing.arrivals[-1] - timing.started for timing in begun), default=0.0),
+        mean_first=sum(firsts) / len(firsts) if firsts else 0.0,
+        worst_first=max(firsts, default=0.0),
+        worst_gap=max((timing.worst_gap for timing in begun), default=0.0),
+    )

@@ -1,0 +1,177 @@
+"""A loaded model with its tokenizer, and one request run on it: what every program needs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from coursekit.errors import CourseError
+from coursekit.paths import Course
+from coursekit.running.import_path import Impl, choose_implementation
+from programs import engines
+from programs.implementation import WaysAround, explain_stubs
+from programs.options import Attention, Cache, Device, Dtype
+
+if TYPE_CHECKING:
+    from tiny_llm.generate import Sample
+    from tiny_llm.model import Transformer
+    from tiny_llm.tokenizer import Tokenizer
+
+Generate = Callable[..., Iterator[int]]
+"""Called with the model, prompt_ids, max_tokens, end_ids and sample; gives the new tokens one by one."""
+
+FILTERS_OFF = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
+WARM_UP_ROWS = (1, 2, 64)
+
+
+@dataclass
+class Engine:
+    """A model in memory and the tokenizer that belongs to it."""
+
+    model: Transformer
+    tokenizer: Tokenizer
+
+
+@dataclass
+class Timing:
+    """When the tokens of one request came, in seconds of the clock that does not jump."""
+
+    started: float = field(default_factory=time.perf_counter)
+    arrivals: list[float] = field(default_factory=list)
+
+    def stamp(self) -> None:
+        """Note that a token has arrived now."""
+        self.arrivals.append(time.perf_counter())
+
+    @property
+    def first_token(self) -> float:
+        """Seconds from the start to the first token; 0 when there was none."""
+        return self.arrivals[0] - self.started if self.arrivals else 0.0
+
+    @property
+    def worst_gap(self) -> float:
+        """Seconds of the longest wait between two tokens, one after the other; 0 when there were not two."""
+        return max((later - earlier for earlier, later in pairwise(self.arrivals)), default=0.0)
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Output tokens per second, the wait for the first one included; 0 when there was none."""
+        return len(self.arrivals) / (self.arrivals[-1] - self.started) if self.arrivals else 0.0
+
+
+@contextmanager
+def running(impl: Impl, ways_around: WaysAround | None = None) -> Iterator[Course]:
+    """Choose the implementation and turn what may go wrong for its user into one-line errors.
+
+    Args:
+        impl: whose code runs.
+        ways_around: options of the program that do without some day's code, for the advice about a stub.
+
+    Raises:
+        CourseError: the weights can't be had, a parameter is out of range, or a stub was reached.
+    """
+    course = Course.find()
+    choose_implementation(course, impl)
+    from tiny_llm.weights import WeightsError
+
+    try:
+        with explain_stubs(course, ways_around):
+            yield course
+    except WeightsError as error:
+        raise CourseError(str(error)) from None
+
+
+def load(
+    source: str, dtype: str, device: str, console: Console, bits: int | None = None, matmul: str = "auto"
+) -> Engine:
+    """Load weights and tokenizer, with a spinner while it lasts; ``bits`` and ``matmul`` as in ``load_weights``."""
+    from tiny_llm.model import Transformer
+    from tiny_llm.tokenizer import load_tokenizer
+    from tiny_llm.weights import load_weights
+
+    with console.status(f"loading {source} in {dtype} on {device} …") as status:
+        weights = load_weights(source, dtype=dtype, device=device, bits=bits, matmul=str(matmul))
+        engine = Engine(Transformer(weights.config, weights), load_tokenizer(source))
+        if bits is not None:
+            status.update("compiling the kernels (kept for the next time) …")
+            _warm_up(engine.model)
+        return engine
+
+
+def _warm_up(model: Transformer) -> None:
+    """Multiply one, a few and many rows by a quantized matrix: each may be a kernel of its own."""
+    down, width = model.blocks[0].mlp.down, model.config.feed_forward_size
+    for rows in WARM_UP_ROWS:
+        down(model.embedding.weight.new_zeros(rows, width))
+
+
+def make_sampler(**params: Any) -> Sample:
+    """The way of choosing tokens that the options ask for.
+
+    Plain greedy choice is Day 1.6's function, so that a learner who has not come to sampling can run the programs.
+
+    Raises:
+        CourseError: a parameter is out of range.
+    """
+    from tiny_llm.generate import greedy
+    from tiny_llm.sampler import Sampler, SamplingParams
+
+    if params["temperature"] == 0 and all(params[name] == off for name, off in FILTERS_OFF.items()):
+        return greedy
+    try:
+        return Sampler(SamplingParams(**params))
+    except ValueError as error:
+        raise CourseError(str(error)) from None
+
+
+def make_generate(
+    cache: Cache, dtype: Dtype, device: Device, attention: Attention = Attention.AUTO
+) -> Generate:
+    """The way of generating that the options ask for.
+
+    Raises:
+        CourseError: the cache, or the way to attend, does not run in this dtype or on this device.
+    """
+    from tiny_llm.generate import generate, generate_recompute
+
+    if cache is Cache.NONE:
+        return generate_recompute
+    if cache is Cache.FULL:
+        return generate
+    if cache is Cache.PAGED:
+        return partial(engines.generate, engines.choose(attention, dtype, device))
+    if device is not Device.CPU or dtype is Dtype.FLOAT16:
+        raise CourseError(
+            f"--cache fused runs on the CPU, in float32 or bfloat16, not in {dtype} on {device}: use --cache full"
+        )
+    # Imported here: it loads Numba, which the other caches don't need.
+    from tiny_llm.fused_kv_cache import FusedKvCache
+
+    return partial(generate, make_cache=FusedKvCache)
+
+
+def check_prompt(engine: Engine, prompt_ids: Sequence[int]) -> None:
+    """Refuse a prompt that the model has no room for.
+
+    Raises:
+        CourseError: it is empty, or fills all the model's positions.
+    """
+    limit = engine.model.config.max_positions
+    if not prompt_ids:
+        raise CourseError("the prompt is empty: there is nothing to continue")
+    if len(prompt_ids) >= limit:
+        raise CourseError(f"the prompt has {len(prompt_ids)} tokens; this model takes at most {limit - 1}")
+
+
+def prompt_ids(engine: Engine, text: str, raw: bool) -> list[int]:
+    """The token ids of a prompt: as it stands, or as the user's message in the model's chat form."""
+    if raw:
+        return engine.tokenizer.encode(text)
+    return engine.tokenizer.encode_chat([{"role": "user", "content": text}])

@@ -1,0 +1,96 @@
+"""`pdm run main`: one prompt, answered as it is generated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from coursekit.checking.memory import held_bytes
+from coursekit.running.import_path import Impl
+from programs import options
+from programs.engine import (
+    Engine,
+    Timing,
+    check_prompt,
+    load,
+    make_generate,
+    make_sampler,
+    prompt_ids,
+    running,
+)
+from programs.engines import warm_up
+from programs.implementation import WayAround
+
+WAYS_AROUND = {
+    (2, 1): WayAround("--cache none", needs=(1, 6)),
+    (2, 3): WayAround("--matmul plain", needs=(2, 2)),
+    (2, 4): WayAround("--cache full", needs=(2, 1)),
+    (2, 5): WayAround("--cache full", needs=(2, 1)),
+    (3, 2): WayAround("--cache full", needs=(2, 1)),
+    (3, 3): WayAround("--attention reference", needs=(3, 2)),
+    (3, 4): WayAround("--attention auto", needs=(3, 3)),
+}
+
+
+def main(
+    prompt: Annotated[str, typer.Option(help="What to ask the model.")],
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Continue the prompt as plain text, without a chat.")
+    ] = False,
+    impl: options.ImplOption = Impl.LEARNER,
+    model: options.ModelOption = "smollm2-135m",
+    dtype: options.DtypeOption = options.Dtype.FLOAT32,
+    device: options.DeviceOption = options.Device.CPU,
+    cache: options.CacheOption = options.Cache.FULL,
+    attention: options.AttentionOption = options.Attention.AUTO,
+    bits: options.BitsOption = None,
+    matmul: options.MatmulOption = options.Matmul.AUTO,
+    max_tokens: options.MaxTokensOption = 128,
+    temperature: options.TemperatureOption = 0.0,
+    top_k: options.TopKOption = 0,
+    top_p: options.TopPOption = 1.0,
+    min_p: options.MinPOption = 0.0,
+    seed: options.SeedOption = None,
+) -> None:
+    """Answer one prompt: the text as it comes, then how long it took."""
+    console = Console(stderr=True, highlight=False)
+    with running(impl, WAYS_AROUND):
+        sample = make_sampler(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, seed=seed)
+        generate = make_generate(cache, dtype, device, attention)
+        engine = load(model, dtype, device, console, bits, matmul)
+        ids = prompt_ids(engine, prompt, raw)
+        check_prompt(engine, ids)
+        if cache is options.Cache.PAGED:
+            warm_up(attention, engine.model)
+        timing = Timing()
+        try:
+            _stream(generate(engine.model, ids, max_tokens, engine.tokenizer.end_ids, sample), engine, timing)
+        finally:
+            if timing.arrivals:
+                console.print(f"\n[dim]{_summary(len(ids), timing)} · {_size(engine)}[/dim]")
+
+
+def _stream(tokens: Iterator[int], engine: Engine, timing: Timing) -> None:
+    """Write the answer to standard output, piece by piece."""
+    from tiny_llm.generate import StreamDecoder
+
+    decoder = StreamDecoder(engine.tokenizer)
+    for token in tokens:
+        timing.stamp()
+        if token not in engine.tokenizer.end_ids:
+            print(decoder.push(token), end="", flush=True)
+    print(decoder.flush(), flush=True)
+
+
+def _summary(prompt_tokens: int, timing: Timing) -> str:
+    return (
+        f"{prompt_tokens} prompt + {len(timing.arrivals)} output tokens · "
+        f"first after {timing.first_token:.2f} s · {timing.tokens_per_second:.1f} tokens/s"
+    )
+
+
+def _size(engine: Engine) -> str:
+    return f"model {held_bytes(engine.model) / 1e6:.0f} MB"

@@ -1,0 +1,94 @@
+"""`pdm run serve`: the engine as a gRPC server on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from coursekit.errors import CourseError
+from coursekit.running.import_path import Impl
+from programs import options
+from programs.engine import Engine, load, running
+from programs.engines import PAGE_SIZE, ragged_batch, warm_up
+from programs.implementation import require_written
+from programs.serve_view import ServeView
+from programs.stages import SERVED
+
+if TYPE_CHECKING:
+    from tiny_llm.ragged.batcher import Batcher
+
+PORT = 50051
+SECONDS_BETWEEN = 0.25
+"""How often the view changes, and a batcher that has died is noticed."""
+
+
+def serve(
+    impl: options.ImplOption = Impl.LEARNER,
+    model: options.ModelOption = "smollm2-135m",
+    dtype: options.DtypeOption = options.Dtype.FLOAT32,
+    device: options.DeviceOption = options.Device.CPU,
+    attention: options.AttentionOption = options.Attention.AUTO,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Where to listen, on 127.0.0.1; 0: any that is free.")
+    ] = PORT,
+    seats: Annotated[int, typer.Option(min=1, max=256, help="How many requests run at a time at most.")] = 16,
+    pages: Annotated[
+        int, typer.Option(min=1, help=f"How many pages of {PAGE_SIZE} tokens all of them share.")
+    ] = 1024,
+    token_budget: Annotated[
+        int, typer.Option(min=1, max=8192, help="How many tokens a run of the model takes at most.")
+    ] = 128,
+    queue: Annotated[int, typer.Option(min=1, help="How many requests may wait for a seat.")] = 256,
+    grace: Annotated[
+        float, typer.Option(min=0, help="Seconds that running requests get to finish after Ctrl-C.")
+    ] = 30.0,
+    watch: Annotated[bool, typer.Option("--watch", help="Show what the server is doing.")] = False,
+) -> None:
+    """Serve the model over gRPC, on this machine only, until Ctrl-C.
+
+    Ctrl-C takes no new requests and lets running requests finish; a second Ctrl-C stops at once.
+    """
+    console = Console(stderr=True, highlight=False)
+    with running(impl) as course:
+        require_written(course, impl, SERVED.day)
+        engine = load(model, dtype, device, console)
+        warm_up(attention, engine.model)
+        core = ragged_batch(engine.model, seats, pages, pages, token_budget, attention)
+        from tiny_llm.ragged.batcher import Batcher
+
+        batcher = Batcher(core, queue)
+        asyncio.run(_serve(batcher, engine, port, ServeView(console, watch), grace))
+
+
+async def _serve(batcher: Batcher, engine: Engine, port: int, view: ServeView, grace: float) -> None:
+    """Serve until this task is cancelled, which is what Ctrl-C does."""
+    from tiny_llm.ragged.grpc_server import Server
+
+    server = Server(batcher, engine.tokenizer, port=port)
+    try:
+        address = await server.start()
+    except OSError as error:
+        raise CourseError(
+            f"{error}: is another server running? Choose another port with --port, or 0 for any that is free"
+        ) from None
+    task = asyncio.current_task()
+    with suppress(NotImplementedError, AttributeError):  # Windows has no such handlers
+        assert task is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    view.started(address, PORT, batcher.stats())
+    try:
+        with view:
+            while batcher.thread.is_alive():
+                view.show(batcher.stats())
+                await asyncio.sleep(SECONDS_BETWEEN)
+        raise CourseError("the batcher's thread has ended; what it died of is above")
+    except asyncio.CancelledError:
+        view.stopping(batcher.stats(), grace)
+    finally:
+        await server.stop(grace)
+    view.stopped(batcher.stats())

@@ -1,0 +1,185 @@
+"""`pdm run smoke`: every stage on the golden prompts, the same tokens each time, faster each time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from coursekit.paths import Course
+from coursekit.running.import_path import Impl
+from coursekit.running.stubs import reached_stub
+from programs import options
+from programs.engine import Engine, load, running
+from programs.golden import GoldenPrompt, Parting, find_partings, load_golden
+from programs.implementation import first_stub, require_written
+from programs.stages import SERVED, Limits, Stage, find_stages
+
+MODEL = "smollm2-135m"
+
+SEATS = 4
+"""Fewer than there are golden prompts, so that some of them must wait."""
+
+CHUNK_SIZE = 16
+"""In tokens: smaller than some golden prompts, larger than others."""
+
+LIMITS = Limits(SEATS, CHUNK_SIZE)
+
+
+@dataclass
+class StageRun:
+    """What one stage did: tokens and seconds over all prompts, and where it parted from the golden tokens."""
+
+    stage: Stage
+    tokens: int = 0
+    seconds: float = 0.0
+    partings: list[tuple[GoldenPrompt, Parting]] = field(default_factory=list)
+
+    @property
+    def tokens_per_second(self) -> float:
+        return self.tokens / self.seconds if self.seconds else 0.0
+
+
+def smoke(
+    stage: Annotated[str | None, typer.Option(help="Run this stage only, such as recompute.")] = None,
+    impl: options.ImplOption = Impl.LEARNER,
+    device: options.DeviceOption = options.Device.CPU,
+    attention: options.AttentionOption = options.Attention.AUTO,
+) -> None:
+    """Run the engine's stages on the golden prompts: the same tokens, and how fast each stage is.
+
+    Stages that the learner has not come to are left out, unless one is asked for by name. --attention is for the
+    stage "kernel".
+
+    Exit code 1 when a stage parts from the golden tokens.
+    """
+    stages = find_stages(stage)
+    console = Console(highlight=False)
+    limits = replace(LIMITS, attention=attention)
+    with running(impl) as course:
+        golden = load_golden(course, MODEL)
+        engine = load(MODEL, "float32", device, Console(stderr=True))
+        runs, missing = run_stages(engine, stages, golden, limits, lambda each: _require(course, impl, each))
+    console.print(_ladder(runs, golden))
+    for run in runs:
+        for prompt, parting in run.partings:
+            console.print(
+                f"[red]{run.stage.name}[/red], prompt {prompt.prompt!r}: {_explain(engine, parting)}"
+            )
+    if missing:
+        console.print(f"\n{_what_comes_next(course, missing[0])}", soft_wrap=True)
+    if any(run.partings for run in runs):
+        raise typer.Exit(1)
+
+
+def _require(course: Course, impl: Impl, stage: Stage) -> None:
+    """Look for stubs first if the stage runs the day's code in threads, where none would be recognized."""
+    if stage is SERVED:
+        require_written(course, impl, stage.day)
+
+
+def run_stages(
+    engine: Engine,
+    stages: Sequence[Stage],
+    golden: Sequence[GoldenPrompt],
+    limits: Limits = LIMITS,
+    require: Callable[[Stage], None] = lambda stage: None,
+) -> tuple[list[StageRun], list[Stage]]:
+    """Run the stages whose code is there; the others are the second list.
+
+    Args:
+        engine: the model.
+        stages: what to run.
+        golden: the prompts and their tokens.
+        limits: what each stage may use.
+        require: called before each stage; raises a stub's error where running the stage would not.
+
+    Raises:
+        NotImplementedError: none of the stages has its code; the error is the stub that the first one reached.
+    """
+    runs: list[StageRun] = []
+    missing: list[Stage] = []
+    stub: NotImplementedError | None = None
+    for stage in stages:
+        try:
+            require(stage)
+            runs.append(run_stage(engine, stage, golden, limits))
+        except NotImplementedError as error:
+            if reached_stub(error) is None:
+                raise
+            missing.append(stage)
+            stub = stub or error
+    if stub is not None and not runs:
+        raise stub
+    return runs, missing
+
+
+def run_stage(
+    engine: Engine, stage: Stage, golden: Sequence[GoldenPrompt], limits: Limits = LIMITS
+) -> StageRun:
+    """Run one stage on the golden prompts."""
+    from tiny_llm.request import Request
+
+    run = StageRun(stage)
+
+    def generate(prompts: list[list[int]], max_tokens: list[int]) -> list[list[int]]:
+        end_ids = engine.tokenizer.end_ids
+        requests = [Request(*each, end_ids) for each in zip(prompts, max_tokens, strict=True)]
+        started = time.perf_counter()
+        stage.run(engine, requests, limits, lambda seen: None)
+        run.seconds += time.perf_counter() - started
+        run.tokens += sum(request.num_generated for request in requests)
+        return [request.output for request in requests]
+
+    stage.prepare(engine, limits)
+    with Console(stderr=True).status(f"{stage.number} {stage.name}: {len(golden)} prompts"):
+        partings = find_partings(golden, generate)
+    run.partings = [
+        (prompt, parting) for prompt, parting in zip(golden, partings, strict=True) if parting is not None
+    ]
+    return run
+
+
+def _ladder(runs: list[StageRun], golden: list[GoldenPrompt]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("stage", ""):
+        table.add_column(column)
+    for column in ("tokens/s", "× first"):
+        table.add_column(column, justify="right")
+    table.add_column("tokens")
+    first = runs[0].tokens_per_second
+    for run in runs:
+        speed = run.tokens_per_second
+        ratio = speed / first if first else 0.0
+        table.add_row(run.stage.number, run.stage.name, f"{speed:.1f}", f"{ratio:.2f}", _verdict(run, golden))
+    return table
+
+
+def _verdict(run: StageRun, golden: list[GoldenPrompt]) -> str:
+    if not run.partings:
+        count = sum(len(prompt.token_ids) for prompt in golden)
+        return f"[green]the same[/green] ({count} tokens, {len(golden)} prompts)"
+    return f"[red]differ[/red] in {len(run.partings)} of {len(golden)} prompts"
+
+
+def _explain(engine: Engine, parting: Parting) -> str:
+    expected = engine.tokenizer.decode([parting.expected])
+    if parting.actual is None:
+        return f"ends before token {parting.index + 1}, where {expected!r} ({parting.expected}) should come"
+    actual = engine.tokenizer.decode([parting.actual])
+    return f"token {parting.index + 1} is {actual!r} ({parting.actual}), should be {expected!r} ({parting.expected})"
+
+
+def _what_comes_next(course: Course, stage: Stage) -> str:
+    """Which day the next stage belongs to, and the first task that is missing."""
+    week, day = stage.day
+    comes = f"{stage.number} {stage.name} comes with Day {week}.{day}."
+    task = first_stub(course)
+    if task is None:
+        return comes
+    return f"{comes} Next: {task.label}, {task.title}. Test it with: {task.test_command}"

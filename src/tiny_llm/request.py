@@ -1,0 +1,79 @@
+"""One request: its tokens, its limits, and how its next token is chosen (Day 2.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from torch import Tensor
+
+from tiny_llm.generate import Sample, greedy
+
+
+class Request:
+    """One prompt on its way through an engine. It knows its tokens, but no cache, no page and no seat.
+
+    Two requests are different even where their tokens are equal: a request is compared by identity.
+    """
+
+    def __init__(
+        self,
+        prompt_ids: Sequence[int],
+        max_tokens: int,
+        end_ids: Collection[int] = (),
+        sample: Sample = greedy,
+    ) -> None:
+        """Begin with the prompt alone.
+
+        Args:
+            prompt_ids: the prompt's token ids. They are copied.
+            max_tokens: how many tokens to generate at most.
+            end_ids: ids that end the output. The one that was generated belongs to the output. They are copied.
+            sample: chooses a token from logits [V] and all the token ids so far, which it must not change.
+        """
+        self.token_ids = list(prompt_ids)  # prompt and output: it grows by one token whenever one is accepted
+        self.prompt_len = len(self.token_ids)
+        self.max_tokens = max_tokens
+        self.end_ids = frozenset(end_ids)
+        self.sample = sample
+        self.error: str | None = None  # why an engine refused the request; None if it did not
+
+    @property
+    def prompt_ids(self) -> list[int]:
+        """A copy of the prompt's token ids."""
+        return self.token_ids[: self.prompt_len]
+
+    @property
+    def output(self) -> list[int]:
+        """A copy of the tokens generated so far."""
+        return self.token_ids[self.prompt_len :]
+
+    @property
+    def num_generated(self) -> int:
+        """How many tokens were generated so far."""
+        return len(self.token_ids) - self.prompt_len
+
+    def refusal(self, max_positions: int) -> str | None:
+        """Why this request can't ever run, or None.
+
+        The prompt must leave at least one position free. A request that will run out of positions later may run: it
+        ends there.
+
+        Args:
+            max_positions: how many positions prompt and output together may use.
+        """
+        raise NotImplementedError("Week 2 Day 7 Task 1: A request")
+
+    def finished(self, max_positions: int) -> bool:
+        """Whether the output is complete: ``max_tokens`` tokens, an end token, or all positions used.
+
+        Args:
+            max_positions: how many positions prompt and output together may use.
+        """
+        raise NotImplementedError("Week 2 Day 7 Task 1: A request")
+
+    def accept(self, logits: Tensor) -> None:
+        """Choose the next token from its logits [V], and append it to the tokens.
+
+        Whatever the sampler raises comes through, and the tokens are as they were.
+        """
+        raise NotImplementedError("Week 2 Day 7 Task 1: A request")

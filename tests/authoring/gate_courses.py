@@ -1,0 +1,92 @@
+"""The tiny course with two mutants a task, for the tests of the gates, and ways to run a gate on it."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from courses import make_course, write
+from rich.console import Console
+
+from authoring.gates import children
+from authoring.gates.gate import Context, Findings, Gate
+from coursekit.paths import Course
+
+DAY_TESTS = re.compile(r"week_\d+\b|test_day_\d+")
+
+MUTANTS = {
+    "week_1/day_1": [
+        ("task_1", "adds", "shapes.py", "return size.width * size.height", "return size.width + size.height"),
+        (
+            "task_1",
+            "squares",
+            "shapes.py",
+            "return size.width * size.height",
+            "return size.width * size.width",
+        ),
+        ("task_2", "half the way", "shapes.py", "return 2 * (size", "return (size"),
+        ("task_2", "no size", "shapes.py", "2 * (size.width + size.height)", "2 * size.length"),
+    ],
+    "week_1/day_2": [
+        ("task_1", "a whole turn", "shapes.py", "return TURN / 2 *", "return TURN *"),
+        ("task_1", "x and y swapped", "shapes.py", "return x, y", "return y, x"),
+    ],
+    "week_2/day_1": [
+        ("task_1", "counts from 0", "counting.py", "number = 1\n", "number = 0\n"),
+        ("task_1", "forgets the last", "counting.py", "number <= last", "number < last"),
+        ("task_2", "counts, does not add", "counting.py", "sum(count_up(last))", "len(list(count_up(last)))"),
+        ("task_2", "one too few", "counting.py", "sum(count_up(last))", "sum(count_up(last - 1))"),
+    ],
+}
+
+
+def make_checked_course(folder: Path) -> Course:
+    """The tiny course with mutants that its tests find."""
+    course = make_course(folder)
+    for day, entries in MUTANTS.items():
+        write_mutants(course, day, entries)
+    return course
+
+
+def write_mutants(course: Course, day: str, entries: list[tuple[str, str, str, str, str]]) -> None:
+    keys = ("task", "why", "file", "find", "replace")
+    tables = (
+        "\n".join(
+            ["[[mutant]]", *(f"{key} = {_quoted(text)}" for key, text in zip(keys, entry, strict=True))]
+        )
+        for entry in entries
+    )
+    write(course.lessons / day / "mutants.toml", "\n\n".join(tables) + "\n")
+
+
+def plant(course: Course, day: str, *entry: str) -> None:
+    """Add one more mutant: task, why, file, find, replace."""
+    task, why, file, find, replace = entry
+    write_mutants(course, day, [*MUTANTS[day], (task, why, file, find, replace)])
+
+
+def add_test(course: Course, name: str, text: str) -> None:
+    path = course.tests / name
+    write(path, path.read_text(encoding="utf-8") + "\n\n" + text)
+
+
+def allow_forks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let children be forked from a pytest that has imported MLX and the tests of the real course's days.
+
+    The tiny course does not use MLX, and has tests of the same names.
+    """
+    monkeypatch.setattr(children, "NEVER_BEFORE_FORK", ())
+    for name in [name for name in sys.modules if DAY_TESTS.match(name)]:
+        monkeypatch.delitem(sys.modules, name)
+
+
+def run(gate: Gate, course: Course, day: str | None = None, workers: int = 2) -> Findings:
+    """What the gate finds in the course."""
+    return gate(Context(course, Console(file=io.StringIO()), workers, day))
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'

@@ -1,0 +1,296 @@
+"""`pdm run bench`: rounds, statistics, tables, JSON and picture, on made-up numbers and a tiny random model."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree
+
+import pytest
+from copies import make_copy
+from rich.console import Console
+
+from benchmarks import serving, week_2, week_3
+from benchmarks.command import BARS, LADDERS, all_cases, choose
+from benchmarks.ladder import TOKENS_PER_SECOND, WORST_GAP, Bar, Ladder, outcomes
+from benchmarks.machine import busy, describe_machine, machine_line
+from benchmarks.picture import draw
+from benchmarks.report import document, print_report
+from benchmarks.rounds import WARM_UP_TOKENS, Case, Record, Samples, run_rounds, spread
+from coursekit.errors import CourseError
+from coursekit.manifest import load_manifest
+from coursekit.paths import ROOT_VARIABLE, Course
+
+if TYPE_CHECKING:
+    from tiny_llm.model import Transformer
+
+LADDER = Ladder("one", "One request", (TOKENS_PER_SECOND, WORST_GAP))
+STUB = "Week 2 Day 5 Task 3: The kernel"
+
+
+def case(name: str, log: list[tuple[str, int]], error: BaseException | None = None, at: int = 0) -> Case:
+    """A case that writes down when it runs with how many tokens; from the `at`-th run on it raises `error`."""
+    runs = 0
+
+    def run(tokens: int) -> dict[str, float]:
+        nonlocal runs
+        runs += 1
+        log.append((name, tokens))
+        if error is not None and runs >= at:
+            raise error
+        return {"tokens_per_second": float(runs), "worst_gap": 0.5}
+
+    return Case(name, "one", f"the {name}", run, tokens=10)
+
+
+def measured(name: str, *speeds: float, gap: float = 0.25) -> Samples:
+    runs = [{"tokens_per_second": speed, "worst_gap": gap} for speed in speeds]
+    return Samples(Case(name, "one", f"the {name}", lambda tokens: {}, tokens=10), [*runs])
+
+
+@pytest.fixture
+def record() -> Record:
+    return Record([measured("slow", 4, 2, 3), measured("fast", 30, 12, 15)], {"the lost": STUB})
+
+
+def test_the_spread_is_what_the_middle_half_covers_as_a_share_of_the_median() -> None:
+    assert spread([5, 1, 4, 2, 3]) == pytest.approx(2 / 3)
+    assert spread([7]) == 0
+    assert spread([0, 0, 0]) == 0
+
+
+def test_cases_take_turns_after_a_warm_up_and_every_other_round_goes_backwards() -> None:
+    log: list[tuple[str, int]] = []
+    record = Record()
+    announced = list(run_rounds([case(name, log) for name in "abc"], 2, record))
+    assert log == [(name, WARM_UP_TOKENS) for name in "abc"] + [(name, 10) for name in "abccba"]
+    assert len(announced) == len(log)
+    assert announced[3] == "round 1 of 2: the a"
+    assert [each.runs for each in record.samples] == [
+        [{"tokens_per_second": speed, "worst_gap": 0.5} for speed in (2, 3)]
+    ] * 3
+
+
+def test_what_was_measured_before_ctrl_c_counts() -> None:
+    log: list[tuple[str, int]] = []
+    record = Record()
+    broken = case("b", log, KeyboardInterrupt(), at=2)
+    with pytest.raises(KeyboardInterrupt):
+        list(run_rounds([case("a", log), broken], 3, record))
+    assert [each.case.name for each in record.measured] == ["a"]
+
+
+def test_a_case_whose_code_is_not_written_is_left_out_and_named() -> None:
+    log: list[tuple[str, int]] = []
+    record = Record()
+    list(run_rounds([case("a", log), case("b", log, NotImplementedError(STUB))], 2, record))
+    assert [each.case.name for each in record.measured] == ["a"]
+    assert record.missing == {"the b": STUB}
+
+
+@pytest.mark.parametrize("message", [STUB, "no such operation"])
+def test_without_any_code_the_first_stub_is_raised_and_so_is_an_error_that_is_no_stub(message: str) -> None:
+    with pytest.raises(NotImplementedError, match=message):
+        list(run_rounds([case("a", [], NotImplementedError(message))], 2, Record()))
+
+
+def test_a_bar_compares_medians_and_is_left_out_where_a_case_was_not_measured(record: Record) -> None:
+    five = Bar("five times", "fast", "slow", TOKENS_PER_SECOND, 5.0)
+    more = Bar("more than that", "fast", "slow", TOKENS_PER_SECOND, 5.1)
+    lost = Bar("not measured", "lost", "slow", TOKENS_PER_SECOND, 1.0)
+    found = outcomes([five, more, lost], record.measured)
+    assert [(each.bar, each.ratio, each.met) for each in found] == [(five, 5.0, True), (more, 5.0, False)]
+
+
+def test_the_table_shows_medians_ratios_and_spreads(record: Record) -> None:
+    bar = Bar("five times", "fast", "slow", TOKENS_PER_SECOND, 5.0)
+    console = Console(width=100)
+    with console.capture() as capture:
+        print_report(console, [LADDER], record, outcomes([bar], record.measured))
+    lines = [line.split() for line in capture.get().splitlines() if line]
+    assert ["the", "slow", "3.0", "1.00", "33%", "250"] in lines
+    assert ["the", "fast", "15.0", "5.00", "60%", "250"] in lines
+    assert ["✓", "five", "times:", "5.00", "×"] in lines
+    assert f"left out: the lost: not written yet ({STUB})".split() in lines
+
+
+def test_the_json_holds_every_run(record: Record) -> None:
+    bar = Bar("five times", "fast", "slow", TOKENS_PER_SECOND, 5.0)
+    made = document([LADDER], record, outcomes([bar], record.measured), machine={"cores": 2}, finished=False)
+    read = json.loads(json.dumps(made))
+    assert read["machine"] == {"cores": 2}
+    assert read["finished"] is False
+    assert read["missing"] == {"the lost": STUB}
+    row = read["ladders"][0]["rows"][1]
+    assert row["name"] == "fast"
+    assert row["median"] == {"tokens_per_second": 15, "worst_gap": 0.25}
+    assert row["spread"]["tokens_per_second"] == pytest.approx(0.6)
+    assert [run["tokens_per_second"] for run in row["runs"]] == [30, 12, 15]
+    assert read["bars"] == [{"text": "five times", "at_least": 5.0, "ratio": 5.0, "met": True}]
+
+
+def test_the_picture_is_an_svg_and_leaves_out_ladders_without_rows(record: Record) -> None:
+    pictures = [draw(ladders, record, "two cores") for ladders in ([LADDER], [LADDER, LADDERS[1]])]
+    roots = [ElementTree.fromstring(picture) for picture in pictures]
+    assert roots[0].tag == "{http://www.w3.org/2000/svg}svg"
+    assert roots[0].get("height") == roots[1].get("height")
+
+
+def test_the_machine_line_names_cores_threads_and_torch() -> None:
+    machine = describe_machine()
+    line = machine_line(machine)
+    for part in (f"{machine['cores']} cores", f"{machine['threads']} threads", f"torch {machine['torch']}"):
+        assert part in line
+    assert busy({"load": 2.5})
+    assert not busy({"load": 0.1})
+    assert not busy({"load": None})
+
+
+def test_only_takes_ladders_and_rows() -> None:
+    known = all_cases(lambda name: pytest.fail(f"{name} was loaded"), range(1000))
+    assert [each.name for each in choose(known, ["batch", "cached"])] == [
+        "cached",
+        "batch-1",
+        "batch-5",
+        "batch-16",
+    ]
+    assert choose(known, []) == known
+    with pytest.raises(CourseError, match="no ladder or row 'warp'; there are: one \\(recompute, "):
+        choose(known, ["warp"])
+
+
+def test_every_case_belongs_to_a_ladder_and_every_bar_to_two_cases() -> None:
+    known = all_cases(lambda name: pytest.fail(f"{name} was loaded"), range(1000))
+    names = [each.name for each in known]
+    assert len(set(names)) == len(names)
+    assert {each.ladder for each in known} == {ladder.name for ladder in LADDERS}
+    assert {name for bar in BARS for name in (bar.case, bar.other)} <= set(names)
+
+
+def test_a_week_has_its_own_cases() -> None:
+    weeks = [
+        all_cases(lambda name: pytest.fail(f"{name} was loaded"), range(1000), week) for week in (2, 3, None)
+    ]
+    second, third, both = ([each.name for each in chosen] for chosen in weeks)
+    assert both == second + third
+    assert "cached" in second
+    assert "kernel-long-64" in third
+
+
+def test_all_ladders_run_on_a_tiny_model_and_measure_what_they_show(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = tiny_model()
+    monkeypatch.setattr(week_2, "LONG_PROMPTS", (150, 90))  # long enough for several chunks of 32
+    monkeypatch.setattr(week_3, "CONTEXTS", {"short": 20, "long": 50})
+    monkeypatch.setattr(serving, "LONGEST", 60)
+    monkeypatch.setattr(serving, "MEAN_PAUSE", 0.001)
+    text = [(7 * i + i * i) % 37 for i in range(150)]
+    record = Record()
+    chosen = [replace(each, tokens=6) for each in all_cases(lambda name: model, text)]
+    list(run_rounds(chosen, 1, record))
+    shown = {ladder.name: {each.name for each in ladder.quantities} for ladder in LADDERS}
+    assert not record.missing
+    for each in record.measured:
+        assert shown[each.case.ladder] <= set(each.runs[0])
+        assert all(value > 0 for name, value in each.runs[0].items() if name != "padding")
+    assert {bar.case for bar in BARS} == {each.bar.case for each in outcomes(BARS, record.measured)}
+
+
+def test_only_ragged_batches_run_no_row_of_the_model_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny_model()
+    monkeypatch.setattr(serving, "LONGEST", 60)
+    monkeypatch.setattr(serving, "MEAN_PAUSE", 0.0001)
+    text = [(7 * i + i * i) % 37 for i in range(150)]
+    padding = {case.name: case.run(12)["padding"] for case in serving.cases(lambda name: model, text)}
+    assert padding["ragged"] == 0
+    assert 0 < padding["static"] < 1
+    assert 0 < padding["continuous"] < 1
+
+
+def tiny_model(E: int = 16, H: int = 2, D: int = 8, F: int = 24, V: int = 37) -> Transformer:
+    """One layer of random weights, with room for the prompts of the test."""
+    import torch
+
+    from tiny_llm.config import ModelConfig
+    from tiny_llm.model import Transformer
+    from tiny_llm.weights import Weights
+
+    config = ModelConfig(
+        architecture="llama",
+        num_layers=1,
+        hidden_size=E,
+        num_heads=H,
+        num_kv_heads=1,
+        head_dim=D,
+        feed_forward_size=F,
+        vocab_size=V,
+        norm_eps=1e-5,
+        rope_base=100.0,
+        max_positions=200,
+        tied_embeddings=True,
+        qkv_bias=False,
+        qk_norm=False,
+        bos_id=None,
+        end_ids=(),
+    )
+    shapes: dict[str, Sequence[int]] = {
+        "embedding.weight": (V, E),
+        "blocks.0.attention_norm.weight": (E,),
+        "blocks.0.qkv.weight": ((H + 2) * D, E),
+        "blocks.0.attention_out.weight": (E, H * D),
+        "blocks.0.mlp_norm.weight": (E,),
+        "blocks.0.gate_up.weight": (2 * F, E),
+        "blocks.0.down.weight": (E, F),
+        "norm.weight": (E,),
+    }
+    generator = torch.Generator().manual_seed(5)
+    tensors = {name: torch.randn(*shape, generator=generator) for name, shape in shapes.items()}
+    return Transformer(config, Weights(config, tensors))
+
+
+def bench(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "benchmarks", "bench", *arguments],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        env={**os.environ, "COLUMNS": "100", **variables},
+        timeout=100,
+    )
+
+
+def test_bench_prints_a_ladder_and_keeps_it(tmp_path: Path) -> None:
+    out = tmp_path / "new folder" / "mine.json"
+    done = bench("batch-1", "--impl", "solution", "--quick", "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^one +[\d.]+ +1.00 +0%", done.stdout, re.MULTILINE)
+    kept = json.loads(out.read_text(encoding="utf-8"))
+    assert kept["finished"]
+    assert [row["name"] for ladder in kept["ladders"] for row in ladder["rows"]] == ["batch-1"]
+    assert out.with_suffix(".svg").read_text(encoding="utf-8").startswith("<?xml")
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_a_ladder_that_is_not_there_is_one_line_and_exit_code_2() -> None:
+    done = bench("warp", "--impl", "solution")
+    assert done.returncode == 2
+    assert "there is no ladder or row 'warp'; there are: one (" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+
+
+def test_on_unwritten_code_bench_says_which_day_comes_first(tmp_path: Path) -> None:
+    make_copy(tmp_path, load_manifest(Course.find()))
+    done = bench(**{ROOT_VARIABLE: str(tmp_path)})
+    assert done.returncode == 2
+    assert "pdm run test --week 1 --day 1" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""

@@ -1,0 +1,293 @@
+"""What `pdm run batch-main` measures and shows, and how it falls back where code is not written yet."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from coursekit.errors import CourseError
+from programs import batch_main, seats_view
+from programs.answers import Answer, BatchWatch, Speed, measure
+from programs.batch_main import ANSWERING
+from programs.engine import Engine, Timing
+from programs.prompts import PROMPTS, SHORT
+from programs.seats import Observe, Seats
+from programs.seats_view import SeatsView
+from programs.stages import Limits, Stage, find_stages
+
+LIMITS = Limits(seats=2, chunk=16)
+TOKENS = 6
+STUB = "Week 2 Day 7 Task 4: Continuous batching"
+OFF = {"temperature": 0.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "seed": None}
+NOTHING: Any = None
+
+
+class Words:
+    """A tokenizer whose tokens are the words' lengths."""
+
+    end_ids = (0,)
+
+    def encode_chat(self, messages: Sequence[dict[str, str]]) -> list[int]:
+        return [len(word) for word in messages[0]["content"].split()]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return " ".join(map(str, ids))
+
+
+def engine() -> Engine:
+    model: Any = SimpleNamespace()
+    tokenizer: Any = Words()
+    return Engine(model, tokenizer)
+
+
+def answer(number: int, prompt: str = "a b", **fields: Any) -> Answer:
+    ids = [1] * fields.pop("length", 2)
+    return Answer(number, prompt, ids, lambda logits, token_ids: 7, Timing(0.0), **fields)
+
+
+def test_the_speed_of_requests_that_started_together() -> None:
+    timings = [Timing(10.0, [11.0, 11.5, 14.0]), Timing(10.0, [13.0, 13.25]), Timing(10.0, [])]
+    assert measure(timings) == Speed(
+        requests=2, tokens=5, seconds=4.0, mean_first=2.0, worst_first=3.0, worst_gap=2.5
+    )
+    assert measure(timings).tokens_per_second == 1.25
+
+
+def test_the_gap_between_the_last_token_of_one_request_and_the_first_of_another_is_no_gap() -> None:
+    assert measure([Timing(0.0, [1.0, 2.0]), Timing(0.0, [9.0, 9.5])]).worst_gap == 1.0
+
+
+def test_without_a_token_all_numbers_are_zero() -> None:
+    assert measure([Timing(1.0, [])]) == Speed(0, 0, 0.0, 0.0, 0.0, 0.0)
+    assert measure([]).tokens_per_second == 0
+
+
+def test_choosing_a_token_notes_it_and_its_time() -> None:
+    made = answer(1, length=3)
+    assert [made.choose(NOTHING, []) for _ in range(2)] == [7, 7]
+    assert made.output == [7, 7]
+    assert len(made.timing.arrivals) == 2
+    assert made.computed == 3
+
+
+def test_the_copy_counter_passes_calls_on_and_finds_the_batchs_caches() -> None:
+    calls = []
+
+    def hidden(tokens: Any, positions: Any, caches: Any) -> str:
+        calls.append((tokens, positions, caches))
+        return "hidden"
+
+    model: Any = SimpleNamespace(hidden=hidden, logits=lambda x: x + 1)
+    counter: Any = BatchWatch(model)
+    assert counter.bytes_copied == 0
+    batch = [SimpleNamespace(bytes_copied=3), SimpleNamespace(bytes_copied=4)]
+    assert counter.hidden("tokens", [slice(0, 1)], batch) == "hidden"
+    assert counter.hidden("tokens", slice(0, 5), [SimpleNamespace()]) == "hidden"
+    assert counter.hidden("tokens", slice(0, 5)) == "hidden"
+    assert counter.bytes_copied == 7
+    assert counter.batches == 1
+    assert counter.logits(1) == 2
+    assert [caches is batch for _, _, caches in calls] == [True, False, False]
+
+
+def test_the_prompts_are_many_and_of_very_different_lengths() -> None:
+    words = sorted(len(prompt.split()) for prompt in PROMPTS)
+    assert len(set(PROMPTS)) >= 16
+    assert words[0] <= 5
+    assert words[-1] >= 300
+    assert set(SHORT) < set(PROMPTS)
+
+
+@pytest.fixture
+def terminal() -> Console:
+    return Console(file=io.StringIO(), force_terminal=True, width=100, legacy_windows=False)
+
+
+def shown(console: Console) -> str:
+    """What was written to a terminal, without colours and cursor movements."""
+    assert isinstance(console.file, io.StringIO)
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", console.file.getvalue())
+
+
+def test_the_view_says_who_decodes_who_prefills_and_who_waits(terminal: Console) -> None:
+    decoding, prefilling, waiting = (
+        answer(1, output=[7, 7], computed=2),
+        answer(2, length=300, computed=128),
+        answer(3),
+    )
+    with SeatsView(terminal, [decoding, prefilling, waiting], max_tokens=6) as view:
+        view.step([decoding, None], prefilling, set())
+    rows = [line.split() for line in shown(terminal).splitlines()]
+    rows_of = {" ".join(row[:2]): row for row in rows if row}
+    assert "decoding" in rows_of["seat 1"]
+    assert rows_of["seat 1"][-2:] == ["2", "tokens"]
+    assert rows_of["seat 2"] == ["seat", "2", "idle"]
+    assert "prefilling" in rows_of["next 2."]
+    assert rows_of["next 2."][-3:] == ["128", "of", "300"]
+    assert rows_of["1 waiting"][2:7] == ["·", "0", "of", "3", "answered"]
+
+
+def test_a_seat_whose_prompt_is_not_complete_is_prefilling(terminal: Console) -> None:
+    answers = [answer(1, length=300, computed=128)]
+    with SeatsView(terminal, answers, max_tokens=6) as view:
+        view.step(answers, None, set())
+    row = next(line.split() for line in shown(terminal).splitlines() if line.startswith("seat 1"))
+    assert "prefilling" in row
+    assert row[-3:] == ["128", "of", "300"]
+
+
+def test_a_prompt_that_gets_no_further_waits_for_a_seat(
+    terminal: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seats_view, "SECONDS_BETWEEN", 0.0)
+    decoding, long, short = answer(1, output=[7]), answer(2, length=9, computed=4), answer(3, length=3)
+    with SeatsView(terminal, [decoding, long, short], max_tokens=6) as view:
+        view.step([decoding], long, set())
+        assert "waits for a seat" not in shown(terminal)
+        view.step([decoding], long, set())
+        assert shown(terminal).count("waits for a seat") == 1
+        view.step([decoding], short, set())
+        assert shown(terminal).count("waits for a seat") == 2
+
+
+def test_in_a_pipe_the_view_is_one_plain_line_an_answer() -> None:
+    console = Console(file=io.StringIO(), force_terminal=False)
+    answers = [answer(1), answer(2)]
+    for each in answers:
+        each.choose(NOTHING, [])
+    with SeatsView(console, answers, max_tokens=6) as view:
+        view.step(answers, None, set())
+        view.step(answers, None, {answers[1]})
+        view.step(answers, None, {answers[1]})
+    lines = shown(console).splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("1 of 2 answered: number 2, 1 tokens, after ")
+    assert isinstance(console.file, io.StringIO)
+    assert "\x1b" not in console.file.getvalue()
+
+
+def stage(name: str, tokens: int = 2, error: BaseException | None = None) -> Stage:
+    """A way of answering that gives every prompt some tokens, and then raises an error."""
+
+    def run(engine: Engine, requests: Sequence[Any], limits: Limits, observe: Observe) -> None:
+        for each in requests:
+            for _ in range(tokens):
+                each.accept(NOTHING)
+        if error is not None:
+            raise error
+
+    return Stage("S9", name.partition(" ")[0], (9, 9), name, run, short_prompts=True)
+
+
+@pytest.fixture(autouse=True)
+def plain_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests that accept tokens, also where the learner's code has none; two prompts; greedy takes token 7."""
+    monkeypatch.setattr(batch_main, "SHORT", ("What is this?", "And that one?"))
+    monkeypatch.setattr("programs.answers.make_sampler", lambda **params: lambda logits, token_ids: 7)
+
+    def accept(request: Any, logits: Any) -> None:
+        request.token_ids.append(request.sample(logits, request.token_ids))
+
+    monkeypatch.setattr("tiny_llm.request.Request.accept", accept)
+
+
+def answer_all(*stages: Stage) -> None:
+    batch_main.answer_all(engine(), stages, LIMITS, TOKENS, OFF)
+
+
+def test_the_next_form_is_taken_where_code_is_missing_and_the_advice_names_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    answer_all(stage("in seats", 0, NotImplementedError(STUB)), stage("one by one"), stage("never"))
+    out = capsys.readouterr().out
+    assert "1. What is this?\n7 7 …" in out
+    assert re.search(r"output tokens +4 ", out)
+    assert "This was one by one: 2 short prompts" in out
+    assert STUB in out
+    assert "pdm run test --week 2 --day 7" in out
+
+
+def test_when_no_form_has_its_code_the_last_ones_stub_is_raised() -> None:
+    last = stage("b", 0, NotImplementedError("Week 1 Day 1 Task 1: x"))
+    with pytest.raises(NotImplementedError, match="Week 1 Day 1"):
+        answer_all(stage("a", 0, NotImplementedError(STUB)), last)
+
+
+def test_an_error_that_is_no_stub_is_not_taken_for_one() -> None:
+    with pytest.raises(NotImplementedError, match="no such operation"):
+        answer_all(stage("a", 0, NotImplementedError("no such operation")), stage("b"))
+
+
+def test_ctrl_c_prints_the_answers_so_far(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        answer_all(stage("in seats", 1, KeyboardInterrupt()))
+    out = capsys.readouterr().out
+    assert "2. And that one?\n7 …" in out
+    assert re.search(r"requests +2 ", out)
+
+
+def test_a_refused_request_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    def refuse(engine: Engine, requests: Sequence[Any], limits: Limits, observe: Observe) -> None:
+        requests[0].error = "the prompt has 9 tokens; at most 8 fit this model"
+        requests[1].accept(NOTHING)
+
+    answer_all(Stage("S9", "in", (9, 9), "in seats", refuse, short_prompts=True))
+    out = capsys.readouterr().out
+    assert "refused: the prompt has 9 tokens" in out
+    assert re.search(r"requests +1 ", out)
+
+
+def test_a_stage_is_asked_for_by_name() -> None:
+    assert [each.name for each in find_stages("paged", ANSWERING)] == ["paged"]
+    assert find_stages(None, ANSWERING) == ANSWERING
+    with pytest.raises(
+        CourseError, match="no stage 'warp'; there are: ragged, kernel, paged, continuous, cached, recompute"
+    ):
+        find_stages("warp", ANSWERING)
+
+
+class Named:
+    """Stands for a request: two are different, even with one name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def test_a_request_keeps_its_seat_for_as_long_as_it_runs_and_counts_what_it_brought() -> None:
+    from tiny_llm.engine_core import Step
+
+    a, b, c = (Named(name) for name in "abc")
+    seats = Seats(2)
+
+    def after(
+        issued: list[tuple[Any, int]], finished: Sequence[Any] = ()
+    ) -> tuple[list[Any], dict[Any, int]]:
+        seen = seats.after(Step(issued, list(finished)))
+        return list(seen.seats), dict(seen.computed)
+
+    def named(seats: Sequence[Any]) -> list[str]:
+        return ["-" if each is None else each.name for each in seats]
+
+    assert named(after([(a, 4)])[0]) == ["a", "-"]
+    assert named(after([(a, 1), (b, 3)])[0]) == ["a", "b"]
+    assert named(after([(b, 1)], [a])[0]) == ["a", "b"], "a request that finished is shown once more"
+    shown, computed = after([(b, 1), (c, 2)])
+    assert named(shown) == ["c", "b"]
+    assert {each.name: count for each, count in computed.items()} == {"a": 5, "b": 5, "c": 2}
+
+
+def test_the_batch_watch_knows_the_pool_and_how_many_pages_held_tokens() -> None:
+    pool = SimpleNamespace(page_size=4)
+    model: Any = SimpleNamespace(hidden=lambda tokens, positions, caches: "states")
+    watch = BatchWatch(model)
+    for lengths in ([4, 5, 1], [4, 1]):
+        caches: Any = [SimpleNamespace(pool=pool, meta=SimpleNamespace(kv_lens=lengths))]
+        assert watch.hidden(NOTHING, None, caches) == "states"
+    assert (watch.batches, watch.most_pages, watch.pool) == (2, 4, pool)
+    assert watch.bytes_copied == 0

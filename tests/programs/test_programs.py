@@ -1,0 +1,237 @@
+"""`pdm run main`, `batch-main`, `smoke` and `doctor` as their users meet them: in a process of their own."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from copies import make_copy
+
+from coursekit.manifest import Manifest, load_manifest
+from coursekit.paths import ROOT_VARIABLE, Course
+from programs.prompts import PROMPTS, SHORT
+
+COMMAND = [sys.executable, "-m", "programs"]
+SPEEDS = re.compile(r"(\d+) prompt \+ (\d+) output tokens · first after [\d.]+ s · [\d.]+ tokens/s")
+
+
+PAGED = ("main", "--impl", "solution", "--prompt", "x", "--cache", "paged")
+
+
+def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "COLUMNS": "100", **variables}
+    return subprocess.run(
+        [*COMMAND, *arguments], capture_output=True, text=True, encoding="utf-8", env=environment, timeout=100
+    )
+
+
+@pytest.fixture(scope="module")
+def untouched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A course in which the learner has written nothing."""
+    return make_copy(tmp_path_factory.mktemp("untouched"), load_manifest(Course.find()))
+
+
+@pytest.fixture(scope="module")
+def after_week_1(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A course in which the learner has done the first week."""
+    lessons = load_manifest(Course.find()).lessons
+    later = Manifest(tuple(lesson for lesson in lessons if lesson.week > 1))
+    return make_copy(tmp_path_factory.mktemp("after_week_1"), later)
+
+
+def test_main_streams_the_answer_and_ends_with_the_speeds() -> None:
+    done = run(
+        "main", "--impl", "solution", "--prompt", "What is the capital of France?", "--max-tokens", "12"
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "The capital of France is Paris.\n"
+    speeds = SPEEDS.search(done.stderr)
+    assert speeds is not None
+    assert speeds.groups() == ("37", "8")
+
+
+def test_a_seed_draws_the_same_raw_continuation_twice() -> None:
+    ask = ("main", "--impl", "solution", "--raw", "--prompt", "Once upon a", "--max-tokens", "5")
+    draws = ("--temperature", "1.5", "--top-k", "50", "--seed", "11")
+    first, second = run(*ask, *draws), run(*ask, *draws)
+    assert first.returncode == second.returncode == 0, first.stderr
+    assert first.stdout == second.stdout != ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("main", "--impl", "solution", "--prompt", "x", "--top-p", "3"), "top_p is 3.0"),
+        (("main", "--impl", "solution", "--prompt", "", "--raw"), "the prompt is empty"),
+        (("main", "--impl", "solution", "--prompt", "x", "--bits", "8"), "in 4 bits, not in 8"),
+        (("main", "--impl", "solution", "--prompt", "x", "--matmul", "kernel"), "ask for 4 bits too"),
+        (("main", "--impl", "solution", "--prompt", "x", "--model", "no/such/model.gguf"), "no model at"),
+        (("batch-main", "--impl", "solution", "--temperature", "-1"), "temperature is -1.0"),
+        (
+            ("batch-main", "--impl", "solution", "--stage", "warp"),
+            "there is no stage 'warp'; there are: ragged, kernel",
+        ),
+        (
+            (*PAGED, "--attention", "cpu", "--dtype", "float16"),
+            "the cpu way to attend takes float32 and bfloat16 on the CPU, not float16",
+        ),
+        (("smoke", "--stage", "warp"), "there is no stage 'warp'; there are: recompute, cached"),
+        (
+            ("main", "--impl", "solution", "--prompt", "x", "--cache", "fused", "--dtype", "float16"),
+            "--cache fused runs on the CPU, in float32 or bfloat16, not in float16 on cpu: use --cache full",
+        ),
+        (("warp",), "there is no command 'warp'"),
+    ],
+)
+def test_wrong_input_is_one_line_and_exit_code_2(arguments: tuple[str, ...], message: str) -> None:
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("command", [("main", "--prompt", "x"), ("batch-main",), ("smoke",)])
+def test_on_unwritten_code_the_programs_say_which_day_comes_first(
+    untouched: Path, command: tuple[str, ...]
+) -> None:
+    done = run(*command, **{ROOT_VARIABLE: str(untouched)})
+    assert done.returncode == 2
+    assert "pdm run test --week 1 --day 1" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_learner_without_day_2_1_is_told_what_comes_next_and_what_runs_already(after_week_1: Path) -> None:
+    ask = ("main", "--prompt", "What is the capital of France?", "--max-tokens", "3")
+    done = run(*ask, **{ROOT_VARIABLE: str(after_week_1)})
+    assert done.returncode == 2
+    assert "First comes Week 2 Day 1 Task 1, Storage that grows." in done.stderr
+    assert done.stderr.endswith("What you have runs with --cache none\n")
+    done = run(*ask, "--cache", "none", **{ROOT_VARIABLE: str(after_week_1)})
+    assert (done.returncode, done.stdout) == (0, "The capital of\n"), done.stderr
+
+
+def test_before_day_1_6_nothing_is_said_of_an_option_that_would_not_help(untouched: Path) -> None:
+    done = run("main", "--prompt", "x", **{ROOT_VARIABLE: str(untouched)})
+    assert "--cache" not in done.stderr
+
+
+def test_smoke_runs_the_stages_that_are_there_and_names_the_next_day(after_week_1: Path) -> None:
+    done = run("smoke", **{ROOT_VARIABLE: str(after_week_1)})
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^S0 +recompute .* the same", done.stdout, re.MULTILINE)
+    assert "S1 cached comes with Day 2.1. Next: Week 2 Day 1 Task 1, Storage that grows." in done.stdout
+    assert not re.search(r"^S[1-9] +\w+ +[\d.]+ ", done.stdout, re.MULTILINE)
+
+
+def test_smoke_explains_the_stub_of_a_stage_that_is_asked_for(after_week_1: Path) -> None:
+    done = run("smoke", "--stage", "cached", **{ROOT_VARIABLE: str(after_week_1)})
+    assert done.returncode == 2
+    assert "Week 2 Day 1 Task 4: Generate with a cache" in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "options", [("none",), ("fused",), ("paged",), ("paged", "--attention", "reference")], ids=" ".join
+)
+def test_every_kind_of_cache_gives_the_same_answer(options: tuple[str, ...]) -> None:
+    ask = ("main", "--impl", "solution", "--prompt", "What is the capital of France?", "--max-tokens", "12")
+    done = run(*ask, "--cache", *options)
+    assert (done.returncode, done.stdout) == (0, "The capital of France is Paris.\n"), done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT to send to another process")
+def test_ctrl_c_stops_main_with_the_speeds_so_far() -> None:
+    ask = ["main", "--impl", "solution", "--prompt", "Tell me a long story.", "--max-tokens", "2000"]
+    process = subprocess.Popen(
+        [*COMMAND, *ask], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8"
+    )
+    assert process.stdout is not None
+    assert process.stdout.read(1)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert SPEEDS.search(errors)
+    assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize(
+    ("stage", "last"),
+    [("continuous", "copied"), ("paged", "runs of the model"), ("kernel", "pages with tokens")],
+)
+def test_batch_main_answers_all_prompts_in_order_and_ends_with_the_times(stage: str, last: str) -> None:
+    bounds = ("--max-tokens", "9", "--seats", "3", "--chunk", "200")
+    done = run("batch-main", "--impl", "solution", "--stage", stage, *bounds)
+    assert done.returncode == 0, done.stderr
+    places = [
+        done.stdout.index(f"{number}. {line.partition(chr(10))[0]}") for number, line in enumerate(PROMPTS, 1)
+    ]
+    assert places == sorted(places)
+    assert "1. What is the capital of France?\nThe capital of France is Paris." in done.stdout
+    assert re.search(rf"^requests +{len(PROMPTS)}", done.stdout, re.MULTILINE)
+    for name in (
+        "output tokens per second",
+        "first token, mean",
+        "first token, worst",
+        "worst gap",
+        last,
+    ):
+        assert re.search(rf"{name}.* \d[\d,.]*", done.stdout), name
+    assert f"{len(PROMPTS)} of {len(PROMPTS)} answered" in done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("option", ["--seats", "--chunk", "--max-tokens"])
+def test_batch_main_refuses_a_bound_of_zero(option: str) -> None:
+    done = run("batch-main", option, "0")
+    assert done.returncode == 2
+    assert option in done.stderr
+
+
+def test_batch_main_before_week_2_answers_the_short_prompts_and_names_the_next_day(
+    after_week_1: Path,
+) -> None:
+    done = run("batch-main", "--max-tokens", "2", **{ROOT_VARIABLE: str(after_week_1)})
+    assert done.returncode == 0, done.stderr
+    assert re.search(rf"^requests +{len(SHORT)}", done.stdout, re.MULTILINE)
+    assert "everything recomputed for each token" in done.stdout
+    assert "pdm run test --week 2 --day 1" in done.stdout
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT to send to another process")
+def test_ctrl_c_stops_batch_main_with_the_answers_so_far() -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "batch-main", "--impl", "solution", "--max-tokens", "500"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+    )
+    assert process.stderr is not None
+    assert "1 of 16 answered" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "The capital of France is Paris." in output
+    assert re.search(r"output tokens per second +[\d.]+", output)
+    assert "Traceback" not in errors
+
+
+def test_the_doctor_lists_what_it_looked_for() -> None:
+    done = run("doctor")
+    assert done.returncode == 0, done.stderr
+    for name in ("Python", "torch", "threads", "GPU", "Triton", "MLX", "model"):
+        assert re.search(rf"[✓–]\s+{name}\b", done.stdout), name
+
+
+def test_help_lists_every_program() -> None:
+    done = run("--help")
+    assert done.returncode == 0
+    for name in ("main", "batch-main", "serve", "ask", "smoke", "doctor"):
+        assert f"pdm run {name}" in done.stdout
