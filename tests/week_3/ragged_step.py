@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from week_2.decode_oracle import NAN, random_numbers
 
-from .pages import pages_needed, slot_of
+from .pages import pages_needed, place_of
 
 HKV, G, D = 2, 3, 8
 NOTHING = -np.inf
@@ -113,7 +113,7 @@ class RaggedStep:
         heads, group, size = sizes
         query = random_numbers(seed + 1, sum(q_lens), heads * group, size, dtype=dtype)
         pages = [random_numbers(seed + n, N, P, heads, size, dtype=dtype) for n in (2, 3)]
-        held = {slot_of(table, p, P) for table, kv in zip(tables, kv_lens, strict=True) for p in range(kv)}
+        held = {place_of(table, p, P) for table, kv in zip(tables, kv_lens, strict=True) for p in range(kv)}
         for array in pages:
             array.reshape(N * P, heads, size)[[slot for slot in range(N * P) if slot not in held]] = NAN
         return cls(query, pages[0], pages[1], tables, q_lens, kv_lens, scale, dtype)
@@ -132,7 +132,7 @@ class RaggedStep:
             [max(0, kv - q + i) for i in range(q)] for kv, q in zip(self.kv_lens, self.q_lens, strict=True)
         ]
         slots = [
-            [slot_of(table, p, self.P) if p < kv else 0 for p in row]
+            [place_of(table, p, self.P) if p < kv else 0 for p in row]
             for table, kv, row in zip(self.tables, self.kv_lens, places, strict=True)
         ]
         width = max(map(len, self.tables))
@@ -158,7 +158,7 @@ class RaggedStep:
 
     def dense(self, b: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Sequence b by itself: query [L, H, D], keys and values [S, Hkv, D]."""
-        slots = [slot_of(self.tables[b], p, self.P) for p in range(self.kv_lens[b])]
+        slots = [place_of(self.tables[b], p, self.P) for p in range(self.kv_lens[b])]
         flat = [x.reshape(-1, *x.shape[2:])[slots] for x in (self.keys, self.values)]
         return self.query[self.starts[b] : self.starts[b + 1]], flat[0], flat[1]
 
