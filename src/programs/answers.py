@@ -78,8 +78,7 @@ class BatchWatch:
             self._caches = caches
             self.batches += 1
         if caches and hasattr(caches[0], "meta"):
-            first, meta = caches[0], caches[0].meta
-            self.pool = first.pool if hasattr(first, "pool") else first.state.pages
+            meta, self.pool = caches[0].meta, caches[0].pool
             self.batches += 1
             pages = sum(-(-length // self.pool.page_size) for length in meta.kv_lens)
             self.most_pages = max(self.most_pages, pages)

@@ -10,15 +10,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from coursekit.errors import CourseError
 from coursekit.running.import_path import Impl
 from coursekit.running.stubs import Stub, reached_stub
 from programs import options
 from programs.answers import Answer, BatchWatch, measure, prepare
-from programs.batch_forms import FORMS, Form, Limits
 from programs.engine import Engine, load, make_sampler, running
-from programs.prompts import PROMPTS
-from programs.slots_view import SlotsView
+from programs.prompts import PROMPTS, SHORT
+from programs.seats import Seen
+from programs.seats_view import SeatsView
+from programs.stages import STAGES, Limits, Stage, find_stages
+
+ANSWERING = tuple(stage for stage in reversed(STAGES) if stage.samples)
+"""The stages that can answer with a sampler per request: the best first."""
 
 
 def batch_main(
@@ -28,9 +31,7 @@ def batch_main(
     device: options.DeviceOption = options.Device.CPU,
     bits: options.BitsOption = None,
     matmul: options.MatmulOption = options.Matmul.AUTO,
-    slots: Annotated[
-        int, typer.Option(min=1, max=64, help="How many requests are decoded together at most.")
-    ] = 5,
+    seats: Annotated[int, typer.Option(min=1, max=64, help="How many requests run together at most.")] = 5,
     chunk: Annotated[
         int,
         typer.Option(
@@ -64,58 +65,77 @@ def batch_main(
     }
     with running(impl):
         make_sampler(**params)  # refuse bad values before the model is loaded
-        forms = find_forms(stage)
+        stages = find_stages(stage, ANSWERING)
         engine = load(model, dtype, device, Console(stderr=True), bits, matmul)
-        answer_all(engine, forms, Limits(max_tokens, slots, chunk, attention), params)
+        answer_all(engine, stages, Limits(seats, chunk, attention), max_tokens, params)
 
 
-def find_forms(stage: str | None) -> tuple[Form, ...]:
-    """The way of that name, or all of them.
-
-    Raises:
-        CourseError: there is none of that name.
-    """
-    found = tuple(form for form in FORMS if stage in (None, form.stage))
-    if not found:
-        raise CourseError(
-            f"there is no stage {stage!r}; there are: {', '.join(form.stage for form in FORMS)}"
-        )
-    return found
-
-
-def answer_all(engine: Engine, forms: Sequence[Form], limits: Limits, params: dict[str, Any]) -> None:
-    """Answer the prompts in the first of the ways for which the code is there.
+def answer_all(
+    engine: Engine, stages: Sequence[Stage], limits: Limits, max_tokens: int, params: dict[str, Any]
+) -> None:
+    """Answer the prompts with the first of the stages for which the code is there.
 
     Raises:
         NotImplementedError: a stub was reached in each of them.
     """
     missing: Stub | None = None
-    for form in forms:
+    for stage in stages:
         try:
-            _answer(engine, form, limits, params, missing)
+            _answer(engine, stage, limits, max_tokens, params, missing)
             return
         except NotImplementedError as error:
             missing = reached_stub(error)
-            if missing is None or form is forms[-1]:
+            if missing is None or stage is stages[-1]:
                 raise
 
 
-def _answer(engine: Engine, form: Form, limits: Limits, params: dict[str, Any], missing: Stub | None) -> None:
-    """Answer in one way, then print what there is, also after Ctrl-C."""
+def _answer(
+    engine: Engine,
+    stage: Stage,
+    limits: Limits,
+    max_tokens: int,
+    params: dict[str, Any],
+    missing: Stub | None,
+) -> None:
+    """Answer with one stage, then print what there is, also after Ctrl-C."""
     console, progress = Console(highlight=False), Console(stderr=True, highlight=False)
-    form.prepare(engine, limits)
-    answers = prepare(engine, form.prompts, **params)
+    stage.prepare(engine, limits)
+    answers = prepare(engine, SHORT if stage.short_prompts else PROMPTS, **params)
     model = BatchWatch(engine.model)
     counted: Any = model
     try:
-        with SlotsView(progress, answers, limits.max_tokens) as view:
-            form.run(Engine(counted, engine.tokenizer), answers, limits, view.step)
+        with SeatsView(progress, answers, max_tokens) as view:
+            run(Engine(counted, engine.tokenizer), stage, answers, limits, max_tokens, view)
     except KeyboardInterrupt:
         _report(console, engine, answers, model)
         raise
     _report(console, engine, answers, model)
     if missing is not None:
-        console.print(_advice(form, missing), style="yellow", soft_wrap=True, markup=False)
+        console.print(_advice(stage, missing), style="yellow", soft_wrap=True, markup=False)
+
+
+def run(
+    engine: Engine, stage: Stage, answers: Sequence[Answer], limits: Limits, max_tokens: int, view: SeatsView
+) -> None:
+    """Bring the answers to their ends, and show each step."""
+    from tiny_llm.request import Request
+
+    end_ids = engine.tokenizer.end_ids
+    answer_of = {Request(each.prompt_ids, max_tokens, end_ids, each.choose): each for each in answers}
+
+    def show(seen: Seen) -> None:
+        for request, count in seen.computed.items():
+            answer = answer_of[request]
+            answer.computed = min(len(answer.prompt_ids), count)
+        seats = [None if request is None else answer_of[request] for request in seen.seats]
+        prefilling = None if seen.prefilling is None else answer_of[seen.prefilling]
+        view.step(seats, prefilling, {answer_of[request] for request in seen.finished})
+
+    try:
+        stage.run(engine, list(answer_of), limits, show)
+    finally:
+        for request, answer in answer_of.items():
+            answer.refused = request.error
 
 
 def _report(console: Console, engine: Engine, answers: Sequence[Answer], model: BatchWatch) -> None:
@@ -153,17 +173,17 @@ def _table(answers: Sequence[Answer], model: BatchWatch) -> Table:
         gigabytes = f"{model.bytes_copied / 1e9:.1f} GB"
         table.add_row("copied to rebuild the dense batch", gigabytes, f"in {model.batches} decodes")
     if model.pool is not None:
-        blocks = len(model.pool.keys[0]) - 1
+        pages = len(model.pool.keys[0]) - 1
         table.add_row("runs of the model", str(model.batches), "decodes and chunks together")
-        table.add_row("pages with tokens, at most", f"{model.most_pages}", f"of {blocks}")
+        table.add_row("pages with tokens, at most", f"{model.most_pages}", f"of {pages}")
         table.add_row("the pool", f"{model.pool.nbytes / 1e6:.0f} MB")
     return table
 
 
-def _advice(form: Form, missing: Stub) -> str:
-    """Which task brings the next way."""
-    some = "" if form.prompts == PROMPTS else f": {len(form.prompts)} short prompts of {len(PROMPTS)}"
+def _advice(stage: Stage, missing: Stub) -> str:
+    """Which task brings the next stage."""
+    some = f": {len(SHORT)} short prompts of {len(PROMPTS)}" if stage.short_prompts else ""
     return (
-        f"This was {form.name}{some}. The next form needs "
+        f"This was {stage.title}{some}. The next stage needs "
         f"{missing.message}. Test it with: pdm run test --week {missing.week} --day {missing.day}"
     )

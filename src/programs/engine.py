@@ -15,7 +15,7 @@ from rich.console import Console
 from coursekit.errors import CourseError
 from coursekit.paths import Course
 from coursekit.running.import_path import Impl, choose_implementation
-from programs import paged
+from programs import engines
 from programs.implementation import WaysAround, explain_stubs
 from programs.options import Attention, Cache, Device, Dtype
 
@@ -146,7 +146,7 @@ def make_generate(
     if cache is Cache.FULL:
         return generate
     if cache is Cache.PAGED:
-        return partial(paged.generate, paged.choose(attention, dtype, device))
+        return partial(engines.generate, engines.choose(attention, dtype, device))
     if device is not Device.CPU or dtype is Dtype.FLOAT16:
         raise CourseError(
             f"--cache fused runs on the CPU, in float32 or bfloat16, not in {dtype} on {device}: use --cache full"

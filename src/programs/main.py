@@ -21,8 +21,8 @@ from programs.engine import (
     prompt_ids,
     running,
 )
+from programs.engines import warm_up
 from programs.implementation import WayAround
-from programs.paged import warm_up
 
 WAYS_AROUND = {
     (2, 1): WayAround("--cache none", needs=(1, 6)),

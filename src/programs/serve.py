@@ -14,11 +14,10 @@ from coursekit.errors import CourseError
 from coursekit.running.import_path import Impl
 from programs import options
 from programs.engine import Engine, load, running
+from programs.engines import PAGE_SIZE, ragged_batch, warm_up
 from programs.implementation import require_written
-from programs.paged import PAGE_SIZE, warm_up
-from programs.ragged import make_state
 from programs.serve_view import ServeView
-from programs.stages import SERVED_DAY
+from programs.stages import SERVED
 
 if TYPE_CHECKING:
     from tiny_llm.ragged.batcher import Batcher
@@ -37,14 +36,14 @@ def serve(
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Where to listen, on 127.0.0.1; 0: any that is free.")
     ] = PORT,
-    slots: Annotated[int, typer.Option(min=1, max=256, help="How many requests run at a time at most.")] = 16,
+    seats: Annotated[int, typer.Option(min=1, max=256, help="How many requests run at a time at most.")] = 16,
     pages: Annotated[
         int, typer.Option(min=1, help=f"How many pages of {PAGE_SIZE} tokens all of them share.")
     ] = 1024,
-    capacity: Annotated[
-        int, typer.Option(min=1, max=8192, help="How many tokens a run of the model has room for.")
+    token_budget: Annotated[
+        int, typer.Option(min=1, max=8192, help="How many tokens a run of the model takes at most.")
     ] = 128,
-    queue: Annotated[int, typer.Option(min=1, help="How many requests may wait for a slot.")] = 256,
+    queue: Annotated[int, typer.Option(min=1, help="How many requests may wait for a seat.")] = 256,
     grace: Annotated[
         float, typer.Option(min=0, help="Seconds that running requests get to finish after Ctrl-C.")
     ] = 30.0,
@@ -52,17 +51,17 @@ def serve(
 ) -> None:
     """Serve the model over gRPC, on this machine only, until Ctrl-C.
 
-    Ctrl-C takes no new requests and lets those that run finish; a second one stops at once.
+    Ctrl-C takes no new requests and lets running requests finish; a second Ctrl-C stops at once.
     """
     console = Console(stderr=True, highlight=False)
     with running(impl) as course:
-        require_written(course, impl, SERVED_DAY)
+        require_written(course, impl, SERVED.day)
         engine = load(model, dtype, device, console)
         warm_up(attention, engine.model)
-        state = make_state(engine.model, slots, pages, pages, attention)
+        core = ragged_batch(engine.model, seats, pages, pages, token_budget, attention)
         from tiny_llm.ragged.batcher import Batcher
 
-        batcher = Batcher(engine.model, state, capacity, queue)
+        batcher = Batcher(core, queue)
         asyncio.run(_serve(batcher, engine, port, ServeView(console, watch), grace))
 
 

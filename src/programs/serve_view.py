@@ -47,7 +47,7 @@ class ServeView:
         port = address.rpartition(":")[2]
         option = "" if port == str(usual_port) else f" --port {port}"
         print_ = self._console.print
-        print_(f"serving on [bold]{address}[/bold]: {stats.slots} slots, {stats.pages:,} pages")
+        print_(f"serving on [bold]{address}[/bold]: {stats.seats} seats, {stats.pages:,} pages")
         print_(f'try it, in another terminal: pdm run ask "Name three fruits."{option}', soft_wrap=True)
         print_("Ctrl-C lets what runs finish, then stops", style="dim")
 
@@ -79,13 +79,13 @@ def table(stats: Stats) -> Table:
     used = stats.pages - stats.free_pages
     occupancy = stats.occupancy
     made.add_row("waiting", str(stats.waiting), "", "requests in the queue")
-    made.add_row("running", str(stats.running), _bar(stats.running, stats.slots), f"of {stats.slots} slots")
+    made.add_row("running", str(stats.running), _bar(stats.running, stats.seats), f"of {stats.seats} seats")
     made.add_row("pages in use", f"{used:,}", _bar(used, stats.pages), f"of {stats.pages:,}")
     made.add_row(
         "a step's tokens",
         NOTHING if occupancy is None else f"{occupancy:.0%}",
         _bar(occupancy or 0.0, 1.0),
-        "of the capacity",
+        "of the token budget",
     )
     made.add_row(
         "first token after", _seconds(stats.first_token), "", f"95 % by {_seconds(stats.first_token_95)}"
@@ -98,7 +98,7 @@ def table(stats: Stats) -> Table:
 def line(stats: Stats) -> str:
     """The same in a line."""
     return (
-        f"waiting {stats.waiting} · running {stats.running}/{stats.slots} · "
+        f"waiting {stats.waiting} · running {stats.running}/{stats.seats} · "
         f"pages {stats.pages - stats.free_pages}/{stats.pages} · first token {_seconds(stats.first_token)} · "
         f"then every {_seconds(stats.per_token)} · {_counts(stats)}"
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
@@ -11,7 +11,6 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from coursekit.errors import CourseError
 from coursekit.paths import Course
 from coursekit.running.import_path import Impl
 from coursekit.running.stubs import reached_stub
@@ -19,9 +18,17 @@ from programs import options
 from programs.engine import Engine, load, running
 from programs.golden import GoldenPrompt, Parting, find_partings, load_golden
 from programs.implementation import first_stub, require_written
-from programs.stages import SERVED, SERVED_DAY, Stage, find_stages
+from programs.stages import SERVED, Limits, Stage, find_stages
 
 MODEL = "smollm2-135m"
+
+SEATS = 4
+"""Fewer than there are golden prompts, so that some of them must wait."""
+
+CHUNK_SIZE = 16
+"""In tokens: smaller than some golden prompts, larger than others."""
+
+LIMITS = Limits(SEATS, CHUNK_SIZE)
 
 
 @dataclass
@@ -51,13 +58,13 @@ def smoke(
 
     Exit code 1 when a stage parts from the golden tokens.
     """
-    stages = find_stages(stage, attention)
+    stages = find_stages(stage)
     console = Console(highlight=False)
+    limits = replace(LIMITS, attention=attention)
     with running(impl) as course:
-        stages = tuple(_checked(course, impl, each) for each in stages)
         golden = load_golden(course, MODEL)
         engine = load(MODEL, "float32", device, Console(stderr=True))
-        runs, missing = run_stages(engine, stages, golden)
+        runs, missing = run_stages(engine, stages, golden, limits, lambda each: _require(course, impl, each))
     console.print(_ladder(runs, golden))
     for run in runs:
         for prompt, parting in run.partings:
@@ -70,32 +77,38 @@ def smoke(
         raise typer.Exit(1)
 
 
-def _checked(course: Course, impl: Impl, stage: Stage) -> Stage:
-    """The stage, which looks for stubs first if it runs the day's code in threads, where none would be recognised."""
-    if stage.name != SERVED.name:
-        return stage
-
-    def prepare(engine: Engine) -> None:
-        require_written(course, impl, SERVED_DAY)
-        stage.prepare(engine)
-
-    return replace(stage, prepare=prepare)
+def _require(course: Course, impl: Impl, stage: Stage) -> None:
+    """Look for stubs first if the stage runs the day's code in threads, where none would be recognized."""
+    if stage is SERVED:
+        require_written(course, impl, stage.day)
 
 
 def run_stages(
-    engine: Engine, stages: Sequence[Stage], golden: Sequence[GoldenPrompt]
+    engine: Engine,
+    stages: Sequence[Stage],
+    golden: Sequence[GoldenPrompt],
+    limits: Limits = LIMITS,
+    require: Callable[[Stage], None] = lambda stage: None,
 ) -> tuple[list[StageRun], list[Stage]]:
     """Run the stages whose code is there; the others are the second list.
 
+    Args:
+        engine: the model.
+        stages: what to run.
+        golden: the prompts and their tokens.
+        limits: what each stage may use.
+        require: called before each stage; raises a stub's error where running the stage would not.
+
     Raises:
-        NotImplementedError: that is none of them; the error is the stub that the first one reached.
+        NotImplementedError: none of the stages has its code; the error is the stub that the first one reached.
     """
     runs: list[StageRun] = []
     missing: list[Stage] = []
     stub: NotImplementedError | None = None
     for stage in stages:
         try:
-            runs.append(run_stage(engine, stage, golden))
+            require(stage)
+            runs.append(run_stage(engine, stage, golden, limits))
         except NotImplementedError as error:
             if reached_stub(error) is None:
                 raise
@@ -106,24 +119,24 @@ def run_stages(
     return runs, missing
 
 
-def run_stage(engine: Engine, stage: Stage, golden: Sequence[GoldenPrompt]) -> StageRun:
-    """Run one stage on the golden prompts.
+def run_stage(
+    engine: Engine, stage: Stage, golden: Sequence[GoldenPrompt], limits: Limits = LIMITS
+) -> StageRun:
+    """Run one stage on the golden prompts."""
+    from tiny_llm.request import Request
 
-    Raises:
-        CourseError: it does not give an output for each prompt.
-    """
     run = StageRun(stage)
 
     def generate(prompts: list[list[int]], max_tokens: list[int]) -> list[list[int]]:
+        end_ids = engine.tokenizer.end_ids
+        requests = [Request(*each, end_ids) for each in zip(prompts, max_tokens, strict=True)]
         started = time.perf_counter()
-        outputs = stage.generate(engine, prompts, max_tokens)
+        stage.run(engine, requests, limits, lambda seen: None)
         run.seconds += time.perf_counter() - started
-        if len(outputs) != len(prompts):
-            raise CourseError(f"{stage.name} gave {len(outputs)} outputs for {len(prompts)} prompts")
-        run.tokens += sum(map(len, outputs))
-        return outputs
+        run.tokens += sum(request.num_generated for request in requests)
+        return [request.output for request in requests]
 
-    stage.prepare(engine)
+    stage.prepare(engine, limits)
     with Console(stderr=True).status(f"{stage.number} {stage.name}: {len(golden)} prompts"):
         partings = find_partings(golden, generate)
     run.partings = [
@@ -164,7 +177,8 @@ def _explain(engine: Engine, parting: Parting) -> str:
 
 def _what_comes_next(course: Course, stage: Stage) -> str:
     """Which day the next stage belongs to, and the first task that is missing."""
-    comes = f"{stage.number} {stage.name} comes with Day {stage.day}."
+    week, day = stage.day
+    comes = f"{stage.number} {stage.name} comes with Day {week}.{day}."
     task = first_stub(course)
     if task is None:
         return comes

@@ -3,140 +3,172 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from coursekit.errors import CourseError
 from programs.engine import Engine
-from programs.paged import choose_for, make_batch, warm_up
-from programs.ragged import requests_for, state_for
+from programs.engines import choose_for, paged_batch, ragged_batch_for, warm_up
+from programs.seats import Observe, Seats, Seen
 
-SLOTS = 4
-"""Slots of the continuous stage: fewer than there are golden prompts, so that some must wait."""
+if TYPE_CHECKING:
+    from tiny_llm.batch import Prefill
+    from tiny_llm.engine_core import EngineCore, Step
+    from tiny_llm.request import Request
 
-CHUNK_SIZE = 16
-"""Its chunk, and the capacity of a ragged step, in tokens: smaller than some golden prompts, larger than others."""
 
-KERNEL = "kernel"
-"""The name of the stage whose way to attend can be chosen."""
+@dataclass(frozen=True)
+class Limits:
+    """What a program allows a stage."""
 
-Prompts = Sequence[Sequence[int]]
-Generate = Callable[[Engine, Prompts, Sequence[int]], list[list[int]]]
-"""The prompts' token ids, and how many tokens each gets at most, in; the new tokens of each prompt out."""
+    seats: int  # requests that run together at most
+    chunk: int  # tokens of a prompt per step at most; from S6 on tokens of all requests per step
+    attention: str = "auto"  # the way to attend, for stages that leave the choice
+
+
+Run = Callable[[Engine, "Sequence[Request]", Limits, Observe], None]
+"""Brings requests to their ends. A request that can't run gets its ``error`` set."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One way to run the engine, greedily, on all prompts."""
+    """One way to run the engine."""
 
     number: str
-    name: str
-    day: str
-    generate: Generate
-    prepare: Callable[[Engine], None] = lambda engine: None
-    """What has to be done once, and is not to be measured."""
+    name: str  # what --stage knows it by
+    day: tuple[int, int]  # the week and the day that bring it
+    title: str
+    run: Run
+    attention: str | None = None  # the way to attend on pages; "auto": the program may choose another
+    short_prompts: bool = False  # too slow for long ones
+    samples: bool = True  # whether each request's own sampler is used; otherwise it is greedy
+
+    def prepare(self, engine: Engine, limits: Limits) -> None:
+        """Do what has to be done once and is not to be measured: compile the attention kernel."""
+        if self.attention == "auto":
+            warm_up(limits.attention, engine.model)
 
 
-def _recompute(engine: Engine, prompts: Prompts, max_tokens: Sequence[int]) -> list[list[int]]:
+def _recompute(engine: Engine, requests: Sequence[Request], limits: Limits, observe: Observe) -> None:
     from tiny_llm.generate import generate_recompute
 
-    return _one_by_one(generate_recompute, engine, prompts, max_tokens)
+    _one_by_one(generate_recompute, engine, requests, observe)
 
 
-def _cached(engine: Engine, prompts: Prompts, max_tokens: Sequence[int]) -> list[list[int]]:
+def _cached(engine: Engine, requests: Sequence[Request], limits: Limits, observe: Observe) -> None:
     from tiny_llm.generate import generate
 
-    return _one_by_one(generate, engine, prompts, max_tokens)
+    _one_by_one(generate, engine, requests, observe)
 
 
 def _one_by_one(
-    generate: Callable[..., Iterator[int]], engine: Engine, prompts: Prompts, max_tokens: Sequence[int]
-) -> list[list[int]]:
-    return [
-        list(generate(engine.model, prompt, limit, engine.tokenizer.end_ids))
-        for prompt, limit in zip(prompts, max_tokens, strict=True)
-    ]
+    generate: Callable[..., Iterator[int]], engine: Engine, requests: Sequence[Request], observe: Observe
+) -> None:
+    seen = Seen(finished=set())
+    for request in requests:
+        observe(replace(seen, prefilling=request))
+        arguments = request.prompt_ids, request.max_tokens, request.end_ids, request.sample
+        for token in generate(engine.model, *arguments):
+            request.token_ids.append(token)
+            observe(replace(seen, seats=[request]))
+        seen.finished.add(request)
+        observe(replace(seen, seats=[request]))
 
 
-def _batched(engine: Engine, prompts: Prompts, max_tokens: Sequence[int]) -> list[list[int]]:
-    """Static batching has one limit for all; whoever's own is lower is cut to it."""
+def _batched(engine: Engine, requests: Sequence[Request], limits: Limits, observe: Observe) -> None:
+    """Static batching has one limit for all requests: an output whose own limit is lower is cut to it."""
     from tiny_llm.static_batch import generate_static
 
-    outputs = generate_static(engine.model, prompts, max(max_tokens), engine.tokenizer.end_ids)
-    return [output[:limit] for output, limit in zip(outputs, max_tokens, strict=True)]
+    prompts = [request.prompt_ids for request in requests]
+    longest = max(request.max_tokens for request in requests)
+    outputs = generate_static(engine.model, prompts, longest, engine.tokenizer.end_ids)
+    for request, output in zip(requests, outputs, strict=True):
+        request.token_ids += output[: request.max_tokens]
 
 
-def _continuous(engine: Engine, prompts: Prompts, max_tokens: Sequence[int]) -> list[list[int]]:
-    from tiny_llm.batch import Request, batch_generate
+def _continuous(engine: Engine, requests: Sequence[Request], limits: Limits, observe: Observe) -> None:
+    from tiny_llm.batch import batch_generate
 
-    end_ids = engine.tokenizer.end_ids
-    requests = [Request(prompt, limit, end_ids) for prompt, limit in zip(prompts, max_tokens, strict=True)]
-    return batch_generate(engine.model, requests, max_slots=SLOTS, chunk_size=CHUNK_SIZE)
+    computed: dict[Request, int] = {}
+    limit = engine.model.config.max_positions
+
+    def look(slots: Sequence[Request | None], prefill: Prefill | None) -> None:
+        prefilling = None if prefill is None else prefill.request
+        if prefill is not None:
+            computed[prefill.request] = prefill.computed
+        finished = {each for each in requests if each.num_generated and each.finished(limit)}
+        observe(Seen(slots, prefilling, computed, finished))
+
+    batch_generate(engine.model, requests, limits.seats, limits.chunk, look)
 
 
-def _paged(attention: str, engine: Engine, prompts: Prompts, max_tokens: Sequence[int]) -> list[list[int]]:
-    from tiny_llm.batch import Request
-    from tiny_llm.paged.batch import batch_generate_paged
+def _paged(engine: Engine, requests: Sequence[Request], limits: Limits, observe: Observe) -> None:
+    _paged_with("reference", engine, requests, limits, observe)
 
-    end_ids = engine.tokenizer.end_ids
-    requests = [Request(prompt, limit, end_ids) for prompt, limit in zip(prompts, max_tokens, strict=True)]
+
+def _kernel(engine: Engine, requests: Sequence[Request], limits: Limits, observe: Observe) -> None:
+    _paged_with(limits.attention, engine, requests, limits, observe)
+
+
+def _paged_with(
+    attention: str, engine: Engine, requests: Sequence[Request], limits: Limits, observe: Observe
+) -> None:
     attend = choose_for(attention, engine.model)
-    return batch_generate_paged(make_batch(engine.model, requests, attend, SLOTS, CHUNK_SIZE), requests)
+    _drive(paged_batch(engine.model, requests, attend, limits.seats, limits.chunk), requests, observe)
 
 
-def _ragged(engine: Engine, prompts: Prompts, max_tokens: Sequence[int]) -> list[list[int]]:
-    from tiny_llm.ragged.batch import batch_generate_ragged
-
-    requests = requests_for(prompts, max_tokens, engine.tokenizer.end_ids)
-    return batch_generate_ragged(engine.model, state_for(engine.model, requests, SLOTS), requests, CHUNK_SIZE)
+def _ragged(engine: Engine, requests: Sequence[Request], limits: Limits, observe: Observe) -> None:
+    core = ragged_batch_for(engine.model, requests, limits.seats, limits.chunk, limits.attention)
+    _drive(core, requests, observe)
 
 
-def _served(engine: Engine, prompts: Prompts, max_tokens: Sequence[int]) -> list[list[int]]:
-    from programs.loopback import generate_served
+def _drive(core: EngineCore, requests: Sequence[Request], observe: Observe) -> None:
+    from tiny_llm.engine_core import generate_all
 
-    return generate_served(engine, prompts, max_tokens, SLOTS, CHUNK_SIZE)
+    seats = Seats(core.num_seats)
+
+    def look(step: Step) -> None:
+        observe(seats.after(step))
+
+    generate_all(core, requests, look)
 
 
-def _compile(attention: str, engine: Engine) -> None:
-    warm_up(attention, engine.model)
+def _served(engine: Engine, requests: Sequence[Request], limits: Limits, observe: Observe) -> None:
+    from programs.loopback import serve_all
 
-
-def _on_pages(number: str, name: str, day: str, attention: str) -> Stage:
-    return Stage(number, name, day, partial(_paged, attention), partial(_compile, attention))
+    core = ragged_batch_for(engine.model, requests, limits.seats, limits.chunk, limits.attention)
+    serve_all(engine, core, requests)
 
 
 STAGES = (
-    Stage("S0", "recompute", "1.6", _recompute),
-    Stage("S1", "cached", "2.1", _cached),
-    Stage("S2", "batched", "2.6", _batched),
-    Stage("S3", "continuous", "2.7", _continuous),
-    _on_pages("S4", "paged", "3.2", "reference"),
-    _on_pages("S5", KERNEL, "3.3", "auto"),
-    Stage("S6", "ragged", "3.6", _ragged, partial(_compile, "auto")),
+    Stage(
+        "S0",
+        "recompute",
+        (1, 6),
+        "one after the other, everything recomputed for each token",
+        _recompute,
+        short_prompts=True,
+    ),
+    Stage("S1", "cached", (2, 1), "one after the other, with a cache", _cached, short_prompts=True),
+    Stage("S2", "batched", (2, 6), "all in one static batch", _batched, samples=False),
+    Stage("S3", "continuous", (2, 7), "several at a time, in slots", _continuous),
+    Stage("S4", "paged", (3, 2), "several at a time on pages", _paged, "reference"),
+    Stage("S5", "kernel", (3, 3), "several at a time on pages, with a kernel", _kernel, "auto"),
+    Stage("S6", "ragged", (3, 6), "several at a time in ragged batches", _ragged, "auto"),
+    Stage("S6", "served", (3, 7), "the same through gRPC, a call per prompt", _served, "auto", samples=False),
 )
+"""From the first that a learner writes to the last."""
 
-SERVED_DAY = (3, 7)
-SERVED = Stage("S6", "served", "3.7", _served, partial(_compile, "auto"))
-"""The last stage once more, through gRPC: each prompt in a call of its own."""
+SERVED = STAGES[-1]
 
 
-def find_stages(name: str | None, attention: str = "auto") -> tuple[Stage, ...]:
+def find_stages(name: str | None, stages: Sequence[Stage] = STAGES) -> tuple[Stage, ...]:
     """The stage of that name, or all of them.
 
-    Args:
-        name: of the stage.
-        attention: how the kernel stage attends.
-
     Raises:
-        CourseError: there is no such stage; the message lists those there are.
+        CourseError: there is no such stage; the message lists the stages that there are.
     """
-    stages = tuple(
-        _on_pages(each.number, each.name, each.day, attention) if each.name == KERNEL else each
-        for each in (*STAGES, SERVED)
-    )
-    if name is None:
-        return stages
-    found = tuple(stage for stage in stages if stage.name == name)
+    found = tuple(stage for stage in stages if name in (None, stage.name))
     if not found:
         names = ", ".join(stage.name for stage in stages)
         raise CourseError(f"there is no stage {name!r}; there are: {names}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 import pytest
+from copies import make_copy
 from rich.console import Console
 
 from benchmarks import serving, week_2, week_3
@@ -23,6 +25,8 @@ from benchmarks.picture import draw
 from benchmarks.report import document, print_report
 from benchmarks.rounds import WARM_UP_TOKENS, Case, Record, Samples, run_rounds, spread
 from coursekit.errors import CourseError
+from coursekit.manifest import load_manifest
+from coursekit.paths import ROOT_VARIABLE, Course
 
 if TYPE_CHECKING:
     from tiny_llm.model import Transformer
@@ -252,16 +256,20 @@ def tiny_model(E: int = 16, H: int = 2, D: int = 8, F: int = 24, V: int = 37) ->
     return Transformer(config, Weights(config, tensors))
 
 
-def test_bench_prints_a_ladder_and_keeps_it(tmp_path: Path) -> None:
-    out = tmp_path / "new folder" / "mine.json"
-    arguments = ["batch-1", "--impl", "solution", "--quick", "--out", str(out)]
-    done = subprocess.run(
+def bench(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         [sys.executable, "-m", "benchmarks", "bench", *arguments],
         capture_output=True,
         text=True,
         encoding="utf-8",
+        env={**os.environ, "COLUMNS": "100", **variables},
         timeout=100,
     )
+
+
+def test_bench_prints_a_ladder_and_keeps_it(tmp_path: Path) -> None:
+    out = tmp_path / "new folder" / "mine.json"
+    done = bench("batch-1", "--impl", "solution", "--quick", "--out", str(out))
     assert done.returncode == 0, done.stderr
     assert re.search(r"^one +[\d.]+ +1.00 +0%", done.stdout, re.MULTILINE)
     kept = json.loads(out.read_text(encoding="utf-8"))
@@ -269,3 +277,20 @@ def test_bench_prints_a_ladder_and_keeps_it(tmp_path: Path) -> None:
     assert [row["name"] for ladder in kept["ladders"] for row in ladder["rows"]] == ["batch-1"]
     assert out.with_suffix(".svg").read_text(encoding="utf-8").startswith("<?xml")
     assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_a_ladder_that_is_not_there_is_one_line_and_exit_code_2() -> None:
+    done = bench("warp", "--impl", "solution")
+    assert done.returncode == 2
+    assert "there is no ladder or row 'warp'; there are: one (" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+
+
+def test_on_unwritten_code_bench_says_which_day_comes_first(tmp_path: Path) -> None:
+    make_copy(tmp_path, load_manifest(Course.find()))
+    done = bench(**{ROOT_VARIABLE: str(tmp_path)})
+    assert done.returncode == 2
+    assert "pdm run test --week 1 --day 1" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""

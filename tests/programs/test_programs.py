@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from copies import make_copy
 
-from coursekit.editing.assembly import generate
 from coursekit.manifest import Manifest, load_manifest
 from coursekit.paths import ROOT_VARIABLE, Course
 from programs.prompts import PROMPTS, SHORT
@@ -29,19 +28,6 @@ def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*COMMAND, *arguments], capture_output=True, text=True, encoding="utf-8", env=environment, timeout=100
     )
-
-
-def make_copy(root: Path, manifest: Manifest) -> Path:
-    """A copy of the course whose learner still has to write what is in `manifest`, and has all the rest."""
-    course = Course.find()
-    for name in ("lessons", "solutions", "tests/golden"):
-        shutil.copytree(course.root / name, root / name)
-    shutil.copy(course.root / "pyproject.toml", root)
-    for name, content in generate(course, "tiny_llm", manifest).items():
-        path = root / "src" / "tiny_llm" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-    return root
 
 
 @pytest.fixture(scope="module")
@@ -87,10 +73,6 @@ def test_a_seed_draws_the_same_raw_continuation_twice() -> None:
         (("main", "--impl", "solution", "--prompt", "x", "--model", "no/such/model.gguf"), "no model at"),
         (("batch-main", "--impl", "solution", "--temperature", "-1"), "temperature is -1.0"),
         (
-            ("bench", "warp", "--impl", "solution"),
-            "there is no ladder or row 'warp'; there are: one (",
-        ),
-        (
             ("batch-main", "--impl", "solution", "--stage", "warp"),
             "there is no stage 'warp'; there are: ragged, kernel",
         ),
@@ -114,7 +96,7 @@ def test_wrong_input_is_one_line_and_exit_code_2(arguments: tuple[str, ...], mes
     assert done.stdout == ""
 
 
-@pytest.mark.parametrize("command", [("main", "--prompt", "x"), ("batch-main",), ("smoke",), ("bench",)])
+@pytest.mark.parametrize("command", [("main", "--prompt", "x"), ("batch-main",), ("smoke",)])
 def test_on_unwritten_code_the_programs_say_which_day_comes_first(
     untouched: Path, command: tuple[str, ...]
 ) -> None:
@@ -184,7 +166,7 @@ def test_ctrl_c_stops_main_with_the_speeds_so_far() -> None:
     [("continuous", "copied"), ("paged", "runs of the model"), ("kernel", "pages with tokens")],
 )
 def test_batch_main_answers_all_prompts_in_order_and_ends_with_the_times(stage: str, last: str) -> None:
-    bounds = ("--max-tokens", "9", "--slots", "3", "--chunk", "200")
+    bounds = ("--max-tokens", "9", "--seats", "3", "--chunk", "200")
     done = run("batch-main", "--impl", "solution", "--stage", stage, *bounds)
     assert done.returncode == 0, done.stderr
     places = [
@@ -205,7 +187,7 @@ def test_batch_main_answers_all_prompts_in_order_and_ends_with_the_times(stage: 
     assert "\x1b" not in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("option", ["--slots", "--chunk", "--max-tokens"])
+@pytest.mark.parametrize("option", ["--seats", "--chunk", "--max-tokens"])
 def test_batch_main_refuses_a_bound_of_zero(option: str) -> None:
     done = run("batch-main", option, "0")
     assert done.returncode == 2

@@ -1,4 +1,4 @@
-"""The live view of `pdm run batch-main`: what each slot is doing."""
+"""The live view of `pdm run batch-main`: what each seat is doing."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ SECONDS_BETWEEN = 0.12
 BAR_WIDTH = 20
 
 
-class SlotsView:
-    """Shows the slots while they work: in a terminal a table that stays in place, elsewhere a line per answer."""
+class SeatsView:
+    """Shows the seats while they work: in a terminal a table that stays in place, elsewhere a line per answer."""
 
     def __init__(self, console: Console, answers: Sequence[Answer], max_tokens: int) -> None:
         self._console = console
@@ -30,12 +30,12 @@ class SlotsView:
         if console.is_terminal and not console.is_dumb_terminal:
             self._live = Live(console=console, auto_refresh=False, transient=True)
         self._shown_at = 0.0
-        self._begun: set[Answer] = set()  # in a slot, or prefilled, at least once
+        self._begun: set[Answer] = set()  # in a seat, or prefilled, at least once
         self._done: set[Answer] = set()
         self._prefilling: Answer | None = None
         self._computed = 0  # tokens of its prompt, one step ago
 
-    def __enter__(self) -> SlotsView:
+    def __enter__(self) -> SeatsView:
         if self._live is not None:
             self._live.start()
         return self
@@ -46,26 +46,26 @@ class SlotsView:
         if self._live is not None:
             self._live.stop()
 
-    def step(self, slots: Sequence[Answer | None], prefilling: Answer | None, finished: set[Answer]) -> None:
+    def step(self, seats: Sequence[Answer | None], prefilling: Answer | None, finished: set[Answer]) -> None:
         """Show the state after one step of the engine.
 
         Args:
-            slots: the request in each slot.
-            prefilling: the one whose prompt is being computed, or that waits for a slot.
+            seats: the request in each seat.
+            prefilling: the one whose prompt is being computed, or that waits for a seat.
             finished: all that have their whole answer.
         """
-        self._begun.update(answer for answer in (*slots, prefilling) if answer is not None)
+        self._begun.update(answer for answer in (*seats, prefilling) if answer is not None)
         new, self._done = finished - self._done, finished
         waits = self._waits(prefilling)
         if self._live is None:
             for answer in sorted(new, key=lambda each: each.number):
                 self._console.print(self._line(answer), highlight=False, soft_wrap=True, markup=False)
         elif time.perf_counter() - self._shown_at >= SECONDS_BETWEEN:
-            self._live.update(self._table(slots, prefilling, waits), refresh=True)
+            self._live.update(self._table(seats, prefilling, waits), refresh=True)
             self._shown_at = time.perf_counter()
 
     def _waits(self, prefilling: Answer | None) -> bool:
-        """Whether this step has computed nothing of the prompt whose turn it was: its last chunk waits for a slot."""
+        """Whether this step has computed nothing of the prompt whose turn it was: its last chunk waits for a seat."""
         before = self._computed if prefilling is self._prefilling else 0
         self._prefilling = prefilling
         self._computed = 0 if prefilling is None else prefilling.computed
@@ -77,20 +77,20 @@ class SlotsView:
         return f"{done}: number {answer.number}, {len(answer.output)} tokens, after {seconds:.1f} s"
 
     def _table(
-        self, slots: Sequence[Answer | None], prefilling: Answer | None, waits: bool
+        self, seats: Sequence[Answer | None], prefilling: Answer | None, waits: bool
     ) -> RenderableType:
         table = Table(box=None, pad_edge=False, show_header=False, expand=True)
         table.add_column(no_wrap=True)
         table.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
-        for width in (len("waits for a slot"), BAR_WIDTH, len("1234 of 1234")):
+        for width in (len("waits for a seat"), BAR_WIDTH, len("1234 of 1234")):
             table.add_column(no_wrap=True, min_width=width)  # so that nothing shifts from step to step
-        for number, answer in enumerate(slots, start=1):
+        for number, answer in enumerate(seats, start=1):
             self._add_decoding(table, number, answer)
-        self._add_prefilling(table, None if prefilling in slots else prefilling, waits)
+        self._add_prefilling(table, None if prefilling in seats else prefilling, waits)
         return Group(table, self._summary())
 
     def _add_decoding(self, table: Table, number: int, answer: Answer | None) -> None:
-        name = Text(f"slot {number}", "bold")
+        name = Text(f"seat {number}", "bold")
         if answer is None:
             table.add_row(name, Text("idle", "dim"))
             return
@@ -111,7 +111,7 @@ class SlotsView:
             table.add_row(name, Text("–", "dim"))
             return
         total = len(answer.prompt_ids)
-        state = Text("waits for a slot", "yellow") if waits else Text("prefilling", "magenta")
+        state = Text("waits for a seat", "yellow") if waits else Text("prefilling", "magenta")
         bar = _bar(answer.computed / total, "magenta")
         table.add_row(name, _title(answer), state, bar, Text(f"{answer.computed} of {total}"))
 

@@ -1,0 +1,141 @@
+"""What the programs need to run requests on pages: a way to attend, a pool of the right size, and an engine on it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from coursekit.errors import CourseError
+
+if TYPE_CHECKING:
+    from tiny_llm.generate import Sample
+    from tiny_llm.model import Transformer
+    from tiny_llm.paged.attention import PagedAttention
+    from tiny_llm.paged.batch import PagedBatch
+    from tiny_llm.paged.model_runner import ModelRunner
+    from tiny_llm.ragged.batch import RaggedBatch
+    from tiny_llm.request import Request
+
+PAGE_SIZE = 16
+"""Tokens per page, in all programs."""
+
+
+def choose(name: str, dtype: str, device: str) -> PagedAttention:
+    """The way to attend that goes by a name.
+
+    Raises:
+        CourseError: there is no such way, or not for this dtype or device.
+    """
+    import torch
+
+    from tiny_llm.paged.attention_backends import choose_attention
+
+    try:
+        return choose_attention(name, getattr(torch, dtype), device)
+    except ValueError as error:
+        raise CourseError(str(error)) from None
+
+
+def choose_for(name: str, model: Transformer) -> PagedAttention:
+    """The same for a model that is loaded."""
+    weight = model.embedding.weight
+    return choose(name, str(weight.dtype).removeprefix("torch."), weight.device.type)
+
+
+def warm_up(name: str, model: Transformer) -> None:
+    """Attend once, with a single token, so that a kernel that was never compiled on this machine is compiled now."""
+    import torch
+
+    from tiny_llm.paged.metadata import ForwardMeta
+
+    weight, config = model.embedding.weight, model.config
+    table = torch.ones(1, 1, dtype=torch.int32)
+    meta = ForwardMeta.build(table, [0], [1], PAGE_SIZE, weight.device)
+    pages = weight.new_zeros(2, PAGE_SIZE, config.num_kv_heads, config.head_dim)
+    query = weight.new_zeros(1, config.num_heads, config.head_dim)
+    attention = choose_for(name, model)
+    with Console(stderr=True).status(
+        "compiling the attention kernel: half a minute, once (kept for the next time) …"
+    ):
+        attention(query, pages, pages, meta, 1.0, True)
+
+
+def make_runner(model: Transformer, num_pages: int, attention: PagedAttention) -> ModelRunner:
+    """The model with a pool of ``num_pages`` pages, the null page included."""
+    from tiny_llm.paged.model_runner import ModelRunner
+    from tiny_llm.paged.pool import KvPool
+
+    weight = model.embedding.weight
+    pool = KvPool(model.config, num_pages, PAGE_SIZE, weight.dtype, weight.device)
+    return ModelRunner(model, pool, attention)
+
+
+def paged_batch(
+    model: Transformer, requests: Sequence[Request], attention: PagedAttention, seats: int, chunk: int
+) -> PagedBatch:
+    """Day 3.2's engine, with pages for the longest ``seats`` of some requests at a time."""
+    from tiny_llm.paged.allocator import PageAllocator
+    from tiny_llm.paged.batch import PagedBatch
+
+    num_pages = 1 + max(1, sum(pages_needed(model, requests)[:seats]))
+    return PagedBatch(make_runner(model, num_pages, attention), PageAllocator(num_pages), seats, chunk)
+
+
+def ragged_batch(
+    model: Transformer, seats: int, num_pages: int, max_pages: int, token_budget: int, attention: str = "auto"
+) -> RaggedBatch:
+    """Day 3.6's engine on pages of its own.
+
+    Args:
+        model: the model.
+        seats: how many requests may run at a time.
+        num_pages: how many pages there are, the null page left out.
+        max_pages: how many of them one seat may hold.
+        token_budget: how many tokens a step brings at most.
+        attention: the name of a way to attend.
+    """
+    from tiny_llm.paged.allocator import PageAllocator
+    from tiny_llm.ragged.batch import RaggedBatch
+    from tiny_llm.ragged.decode_state import DecodeState
+
+    runner = make_runner(model, 1 + num_pages, choose_for(attention, model))
+    state = DecodeState(PageAllocator(1 + num_pages), PAGE_SIZE, seats, max_pages)
+    return RaggedBatch(runner, state, token_budget)
+
+
+def ragged_batch_for(
+    model: Transformer, requests: Sequence[Request], seats: int, token_budget: int, attention: str = "auto"
+) -> RaggedBatch:
+    """The same, with pages for the longest ``seats`` of some requests at a time."""
+    needed = pages_needed(model, requests)
+    return ragged_batch(model, seats, max(1, sum(needed[:seats])), max(1, *needed), token_budget, attention)
+
+
+def pages_needed(model: Transformer, requests: Sequence[Request]) -> list[int]:
+    """How many pages each of some requests may come to need, the most first."""
+    limit = model.config.max_positions
+    lengths = [min(each.prompt_len + each.max_tokens, limit) for each in requests]
+    return sorted((-(-length // PAGE_SIZE) for length in lengths), reverse=True)
+
+
+def generate(
+    attention: PagedAttention,
+    model: Transformer,
+    prompt_ids: Sequence[int],
+    max_tokens: int,
+    end_ids: Collection[int],
+    sample: Sample,
+) -> Iterator[int]:
+    """One request's tokens, as they come, from Day 3.2's engine with a pool of its own."""
+    from tiny_llm.request import Request
+
+    request = Request(prompt_ids, max_tokens, end_ids, sample)
+    core = paged_batch(model, [request], attention, 1, max(1, request.prompt_len))
+    if request.finished(core.max_positions):
+        return
+    core.push(request)
+    while core.requests:
+        core.step()
+        yield request.token_ids[-1]
