@@ -174,7 +174,7 @@ def core_of(lab: Any, num_seats: int) -> Any:
     In each step all requests get a token; a request whose first prompt token is 13 can't ever run.
     """
 
-    class Plain(lab.engine_core.EngineCore):  # type: ignore[misc, name-defined]
+    class Plain(lab.engine_core.EngineCore):
         max_positions, token_budget = 50, num_seats
 
         def __init__(self) -> None:

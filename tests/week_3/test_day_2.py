@@ -549,8 +549,8 @@ class Runs:
         for sequence, new in zip(self.sequences, q_lens, strict=True):
             sequence.reserve(new if reserve else 0)
         tables = table_of(self.lab, [sequence.pages for sequence in self.sequences], 1)
-        new = zip(self.ids, self.lengths, q_lens, strict=True)
-        tokens = [token for ids, start, count in new for token in ids[start : start + count]]
+        brought = zip(self.ids, self.lengths, q_lens, strict=True)
+        tokens = [token for ids, start, count in brought for token in ids[start : start + count]]
         rows = self.runner.run(self.sequences, tables, tokens, q_lens)
         self.lengths = [length + new for length, new in zip(self.lengths, q_lens, strict=True)]
         return rows
