@@ -113,8 +113,8 @@ def generate_all(
         the output of each request, in the order of ``requests``.
 
     Raises:
-        OutOfPages: the first request in line has to wait for pages, and no request runs that will free any. Whatever
-            else the engine or ``observe`` raises comes through, too.
+        OutOfPages: a request has to wait for pages, and no request runs that will free any. Any other error of the
+            engine or of ``observe`` comes through, too.
     """
     for request in requests:
         request.error = core.refusal(request)

@@ -105,11 +105,12 @@ def build(lab: Any, rows: Sequence[Sequence[int]], lengths: list[int], q_lens: l
 
 @pytest.mark.parametrize(("row", "new"), [(0, 3), (3, 7), (9, 3), (9, 7)])
 def test_task_1_a_sequence_that_lacks_pages_is_refused_by_its_row(lab, row, new):
-    """Ten sequences of 4 tokens in 2 pages of 3, so 2 more fit; rows 1 and 2 bring nothing."""
+    """Ten sequences of 4 tokens in 2 pages of 3, so 2 more fit; rows 1 and 2 bring nothing, row 6 has 4 pages."""
     q_lens = [2, 0, 0, 2, 1, 2, 1, 1, 1, 2]
     q_lens[row] = new
     rows = [[2 * n + 1, 2 * n + 2] for n in range(10)]
-    name = f"a step whose q_lens are {q_lens}, where each sequence has room for 2 tokens"
+    rows[6] += [31, 32]
+    name = f"a step whose q_lens are {q_lens}, where sequence {row} has room for 2 tokens"
     error = check_raises(ValueError, lambda: build(lab, rows, [4] * 10, q_lens), name=name)
     named = [word.strip(":,.") for word in str(error).split()]
     assert str(row) in named, f"{name}: the message should name row {row} of tables; it is {str(error)!r}"

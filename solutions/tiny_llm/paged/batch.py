@@ -63,7 +63,7 @@ class PagedBatch(EngineCore):
         return page_refusal(request, self.max_positions, self.page_size, self.allocator.num_pages - 1)
 
     def push(self, request: Request) -> None:
-        """Put a request at the end of the line; it begins in a later step.
+        """Let a request wait behind all others; it begins in a later step.
 
         Raises:
             ValueError: as :meth:`EngineCore.push` says.
@@ -72,12 +72,12 @@ class PagedBatch(EngineCore):
         self.waiting.append(request)
 
     def admit(self) -> None:
-        """Let requests begin, from the front of the line, while all the pages that they may need are free.
+        """Let waiting requests begin, the first one first, while all the pages that each may need are free.
 
         A request that has to wait is not overtaken.
 
         Raises:
-            OutOfPages: the first in line has to wait, and no request runs here that could make room for it.
+            OutOfPages: the first waiting request lacks pages, and no request runs here that could make room for it.
         """
         while self.waiting:
             sequence = PagedSequence(self.allocator, self.page_size)
