@@ -20,6 +20,7 @@ from .decode_states import (
     check_rows,
     check_says,
     check_unchanged,
+    interrupted,
     lengths_of,
     pages_of,
     refused,
@@ -65,10 +66,10 @@ def test_task_1_pages_go_out_seat_by_seat_and_stand_behind_those_held(lab):
 
 def test_task_1_too_few_pages_are_refused_and_no_seat_gets_any(lab):
     state = state_of(lab, num_pages=11, held={0: ([4, 7], 6), 2: ([8, 3, 6], 9)})  # 5 of 10 are free
-    name = "allocate([1, 6, 4, 2]) with 5 pages free, where 1 + 2 + 2 + 1 are lacking"
+    name = "allocate([1, 6, 4, 4]) with 5 pages free, where 1 + 2 + 2 + 2 are lacking"
     kind = lab.paged.allocator.OutOfPages
-    error = refused(state, kind, lambda: state.allocate([1, 6, 4, 2]), name=name)
-    for number, what in ((6, "pages are lacking"), (5, "pages are free")):
+    error = refused(state, kind, lambda: state.allocate([1, 6, 4, 4]), name=name)
+    for number, what in ((7, "pages are wanted"), (5, "pages are free")):
         check_says(error, number, f"that {number} {what}")
     state.allocate([1, 6, 4, 0])
     check_free(state, [], when="after allocate([1, 6, 4, 0]), which takes the last five")
@@ -257,17 +258,7 @@ def test_task_2_a_released_seat_begins_anew(lab):
 @pytest.mark.parametrize("calls", [1, 2, 3])
 def test_task_2_after_ctrl_c_a_release_gives_everything_back(lab, calls):
     """Ctrl-C comes while pages are handed out, in one call of the allocator or in several."""
-
-    class Interrupted(lab.paged.allocator.PageAllocator):
-        left = calls
-
-        def allocate(self, count: int) -> list[int]:
-            self.left -= 1
-            if self.left == 0:
-                raise KeyboardInterrupt
-            return super().allocate(count)
-
-    state = lab.ragged.decode_state.DecodeState(Interrupted(9), 3, 3, 5)
+    state = lab.ragged.decode_state.DecodeState(interrupted(lab, 9, calls), 3, 3, 5)
     for q_lens in ([4, 1, 2], [3, 3, 0], [1, 0, 1]):
         try:
             state.allocate(q_lens)
