@@ -158,10 +158,10 @@ class Account:
             return False
         try:
             self.state.allocate(q_lens)
-        except self.out_of_pages as refusal:
+        except (self.out_of_pages, ValueError) as refusal:
             raise CheckFailed(
-                f"{name}: OutOfPages was raised ({refusal}), where {sum(lacking)} pages are lacking and {len(free)} "
-                "are free"
+                f"{name}: {type(refusal).__name__} was raised ({refusal}), where {sum(lacking)} pages are lacking, "
+                f"{len(free)} are free, and a seat may hold {self.most}"
             ) from refusal
         found = pages_of(self.state)
         for seat, (has, count) in enumerate(zip(self.held, lacking, strict=True)):
