@@ -283,7 +283,7 @@ def test_task_2_what_is_wrong_in_the_books_is_found(lab, how):
     check_accepted(state, "seats in the middle of their work, one with a page for a step that failed")
     number = BROKEN[how](state)
     before = tables(state)
-    error = check_raises(RuntimeError, state.check, name=f"check(), with {how},")
+    error = check_raises(RuntimeError, state.check, name=f"check(), with {how}")
     check_unchanged(state, before, "after check(), which only reads")
     if number is not None:
         check_says(error, number, f"that something is wrong with {number} ({how})")
@@ -366,7 +366,7 @@ def test_task_3_an_empty_line_is_no_fault(lab):
 @pytest.mark.parametrize(("rank", "count"), [(0, 5), (1, 3), (2, 2), (3, 2), (0, -1), (2, -1)])
 def test_task_3_more_than_the_limit_is_refused(lab, rank, count):
     banker = banker_of(lab, 4, [2, 4, 3, 0], [4, 9, 6, 3])
-    name = f"take({rank}, {count}), where the limits are 4, 2, 1 and 1,"
+    name = f"take({rank}, {count}), where the limits are 4, 2, 1 and 1"
     check_raises(ValueError, lambda: banker.take(rank, count), name=name)
     check_equal(limits_of(banker, 4), [4, 2, 1, 1], name="the limits after the refusal")
 
