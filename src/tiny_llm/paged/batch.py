@@ -19,7 +19,7 @@ class PagedBatch(EngineCore):
     """Requests that run together on the pages of one pool, first come, first served.
 
     A request begins when the pages for the longest that it may become are free, and takes them all. So a request that
-    runs always comes to its end. A step is all decodes, and a chunk of one prompt.
+    runs always comes to its end. A step holds all decodes, and a chunk of one prompt.
     """
 
     def __init__(
@@ -85,6 +85,7 @@ class PagedBatch(EngineCore):
         """Which requests bring how many tokens to the next step.
 
         First all requests that decode, in the order in which they came; then the first of the others, with a chunk.
+        It changes nothing.
         """
         raise NotImplementedError("Week 3 Day 2 Task 5: Who runs, and with what")
 
@@ -92,7 +93,8 @@ class PagedBatch(EngineCore):
         """Admit, plan, run the model once, sample, and let the requests go that are finished.
 
         Returns:
-            the requests of the plan, and those that have finished, in the order in which they came.
+            the requests of the plan, in its order, and the requests that have finished, in the order in which they
+            came. Without any request both are empty, and the model was not run.
 
         Raises:
             OutOfPages: as :meth:`admit` says.
@@ -100,5 +102,5 @@ class PagedBatch(EngineCore):
         raise NotImplementedError("Week 3 Day 2 Task 6: Continuous batching on pages")
 
     def abort(self, requests: Collection[Request]) -> None:
-        """Let some requests leave, running or waiting, and give their pages back."""
+        """Let some requests leave, running or waiting, and give their pages back; the others keep their order."""
         raise NotImplementedError("Week 3 Day 2 Task 6: Continuous batching on pages")
