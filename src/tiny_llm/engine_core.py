@@ -113,7 +113,7 @@ def generate_all(
         the output of each request, in the order of ``requests``.
 
     Raises:
-        OutOfPages: the first request in line has to wait for pages, and no request runs that will free any. Whatever
-            else the engine or ``observe`` raises comes through, too.
+        OutOfPages: a request has to wait for pages, and no request runs that will free any. Any other error of the
+            engine or of ``observe`` comes through, too.
     """
-    raise NotImplementedError("Week 3 Day 2 Task 6: Continuous batching on pages")
+    raise NotImplementedError("Week 3 Day 2 Task 6: An engine and its driver")

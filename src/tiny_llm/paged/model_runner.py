@@ -57,4 +57,4 @@ class ModelRunner:
             hidden: [B, E], what :meth:`run` returned.
             took_part: the B requests that the rows belong to, in the same order.
         """
-        raise NotImplementedError("Week 3 Day 2 Task 6: Continuous batching on pages")
+        raise NotImplementedError("Week 3 Day 2 Task 6: An engine and its driver")
