@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from coursekit import arrays
 from coursekit.backends import Backend
-from coursekit.checking import arrays
-from coursekit.checking.largest_array import largest_array
 from coursekit.errors import CourseError
+from coursekit.largest_array import largest_array
 from coursekit.paths import Course
 
 BORROWED_PACKAGE = Backend.TORCH.package
@@ -81,7 +81,7 @@ class Lab:
     def largest_array(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> tuple[Any, int]:
         """``function(*arguments, **options)``, and the number of elements of the largest array made on the way.
 
-        Views and the arguments' own memory count as none; see :func:`coursekit.checking.largest_array.largest_array`.
+        Views and the arguments' own memory count as none; see :func:`coursekit.largest_array.largest_array`.
 
         Raises:
             CourseError: the backend is MLX, which doesn't tell.

@@ -18,13 +18,13 @@ from coursekit import lab as lab_module
 from coursekit.backends import Backend
 from coursekit.errors import CourseError
 from coursekit.lab import Lab
-from coursekit.lessons.tracks import DEVICES, covers, track_refusal
 from coursekit.manifest import Manifest, load_manifest
 from coursekit.paths import PACKAGES, ROOT_VARIABLE, Course
 from coursekit.running.failures import Failure, Places, describe
 from coursekit.running.import_path import choose_implementation, choose_triton
 from coursekit.running.progress_line import ProgressLine
 from coursekit.running.results import CRASHED, PASSED, SKIPPED, TASK_TEST, Report, Result, sentence
+from coursekit.tracks import DEVICES, covers, track_refusal
 
 WEEK_FOLDER = re.compile(r"week_(\d+)")
 DAY_FILE = re.compile(r"test_day_(\d+)\.py")

@@ -43,7 +43,7 @@ MUTANTS = {
 }
 
 
-def make_checked_course(folder: Path) -> Course:
+def make_gated_course(folder: Path) -> Course:
     """The tiny course with mutants that its tests find."""
     course = make_course(folder)
     for day, entries in MUTANTS.items():

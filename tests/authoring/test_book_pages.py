@@ -18,7 +18,7 @@ import pytest
 from books import MANIFEST, make_book
 
 from authoring.book.boxes import expand
-from authoring.book.command import check_port, find_mdbook, run_mdbook
+from authoring.book.command import find_mdbook, require_free_port, run_mdbook
 from authoring.book.markdown import Page
 from authoring.book.preprocessor import expand_book, main
 from coursekit.errors import CourseError
@@ -171,7 +171,7 @@ def test_a_port_that_is_taken_is_one_line_that_names_the_way_out():
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         with pytest.raises(CourseError, match="--port"):
-            check_port(taken.getsockname()[1])
+            require_free_port(taken.getsockname()[1])
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT to send to one process")

@@ -24,7 +24,7 @@ DAY_SECONDS = 180.0
 class Findings:
     """What a gate looked at (with numbers), what is wrong, and what is worth knowing though it is not wrong."""
 
-    checked: str = ""
+    looked_at: str = ""
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 

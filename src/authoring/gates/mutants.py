@@ -49,7 +49,7 @@ def mutants(context: Context) -> Findings:
             findings.notes.append(f"{one.label} never ends: it was {result.last_words}")
     tasks = len({one.mutant.task.name for one in planted})
     left = f", {len(planted) - len(jobs)} not run" if len(planted) > len(jobs) else ""
-    findings.checked = f"{found} of {count(len(jobs), 'mutant')} found{left}, {count(tasks, 'task')}"
+    findings.looked_at = f"{found} of {count(len(jobs), 'mutant')} found{left}, {count(tasks, 'task')}"
     return findings
 
 

@@ -134,7 +134,7 @@ def tests_of_day(course: Course, lesson: Lesson) -> Path:
 @contextmanager
 def _folder() -> Iterator[Path]:
     # Resolved, because pytest compares paths: on some systems the temporary folder is behind a link.
-    with tempfile.TemporaryDirectory(prefix="coursekit-check-", ignore_cleanup_errors=True) as name:
+    with tempfile.TemporaryDirectory(prefix="coursekit-gates-", ignore_cleanup_errors=True) as name:
         yield Path(name).resolve()
 
 

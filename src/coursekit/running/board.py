@@ -10,10 +10,10 @@ from rich.text import Text
 
 from coursekit.backends import Backend
 from coursekit.learner.stubs_left import unwritten
-from coursekit.lessons.tracks import name_days
 from coursekit.manifest import Lesson, Manifest, Task
 from coursekit.paths import Course
 from coursekit.running.results import CRASHED, NOT_STARTED, PASSED, SKIPPED, WRONG, Report, TaskResult
+from coursekit.tracks import name_days
 
 # State -> (symbol, symbol where the terminal has no Unicode, colour).
 LOOKS = {

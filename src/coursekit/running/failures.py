@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from coursekit.check import CheckFailed
+from coursekit.checking.comparison import CheckFailed
 from coursekit.running import compiler_errors
 from coursekit.running.results import CRASHED, NOT_STARTED, WRONG
 from coursekit.running.stubs import Stub, chain, reached_stub

@@ -14,7 +14,6 @@ from coursekit.errors import CourseError
 from coursekit.learner.standing import borrowed_tasks
 from coursekit.learner.state import State
 from coursekit.learner.stubs_left import begun_and_next
-from coursekit.lessons.tracks import covers, track_refusal
 from coursekit.manifest import Lesson, Manifest, load_manifest
 from coursekit.paths import Course
 from coursekit.running.board import Board, earned
@@ -29,6 +28,7 @@ from coursekit.running.pytest_process import (
     run_pytest,
 )
 from coursekit.running.results import Report
+from coursekit.tracks import covers, track_refusal
 
 # Arguments of pytest that ask for its own output: with any of them it is not silenced.
 TALKATIVE = (
