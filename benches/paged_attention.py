@@ -18,8 +18,8 @@ import typer
 from side_by_side import HKV, LAYERS, D, H, RepeatsOption, ThreadsOption, Ways, implementation, medians, show
 
 from coursekit.running.import_path import Impl
+from programs.engines import PAGE_SIZE
 from programs.options import Dtype, ImplOption
-from programs.paged import PAGE_SIZE
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -100,7 +100,7 @@ def _step(count: int, new: int, keys: int, dtype: Dtype, layers: int) -> tuple[K
     import torch
 
     from tiny_llm.paged.allocator import PageAllocator
-    from tiny_llm.paged.metadata import ForwardMeta
+    from tiny_llm.paged.metadata import ForwardMeta, tables_of
     from tiny_llm.paged.pool import KvPool, pages_for
     from tiny_llm.paged.sequence import PagedSequence
 
@@ -117,7 +117,7 @@ def _step(count: int, new: int, keys: int, dtype: Dtype, layers: int) -> tuple[K
     for sequence in sequences:
         sequence.reserve(keys)
         sequence.advance(keys - new)
-    return pool, ForwardMeta.build(sequences, [new] * count)
+    return pool, ForwardMeta.build(tables_of(sequences), [keys - new] * count, [new] * count, PAGE_SIZE)
 
 
 def _gathered(query: Tensor, keys: Tensor, values: Tensor, meta: ForwardMeta) -> list[Tensor]:
@@ -128,8 +128,8 @@ def _gathered(query: Tensor, keys: Tensor, values: Tensor, meta: ForwardMeta) ->
     outs = []
     for row, (start, stop) in enumerate(pairwise(meta.starts)):
         kv_len = meta.kv_lens[row]
-        blocks = meta.block_table[row, : pages_for(kv_len, PAGE_SIZE)]
-        key, value = (pages[blocks].flatten(0, 1)[:kv_len] for pages in (keys, values))
+        numbers = meta.block_table[row, : pages_for(kv_len, PAGE_SIZE)]
+        key, value = (pages[numbers].flatten(0, 1)[:kv_len] for pages in (keys, values))
         outs.append(attend_fused(query[start:stop], key, value, SCALE, causal=True)[0])
     return outs
 

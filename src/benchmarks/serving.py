@@ -8,35 +8,38 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from benchmarks.ladder import TOKENS_PER_SECOND, Bar, Ladder, Quantity
 from benchmarks.rounds import Case, Values
 from benchmarks.week_2 import GetModel
 from programs.engine import Timing
-from programs.ragged import state_for
+from programs.engines import ragged_batch_for
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from tiny_llm.batch import Request
+    from tiny_llm.batch import Prefill
     from tiny_llm.model import Transformer
+    from tiny_llm.request import Request
 
 REQUESTS = 24
-SLOTS = 8
-CAPACITY = 128  # tokens of a prompt that a step computes at most, and of all together in a ragged step
+SEATS = 8
+BUDGET = 128  # tokens of a prompt that a step computes at most, and of all together in a ragged step
 SHORTEST, LONGEST = 16, 320  # tokens of a prompt
 MEAN_PAUSE = 0.25  # seconds from one request to the next, on average
 TOKENS = 48  # what the longest answer has; the others have a quarter of it, or more
 
 MEAN_FIRST = Quantity("mean_first", "first, s", places=2)  # the wait for a request's first token
 FIRST_95 = Quantity("first_95", "95 %, s", places=2)  # 95 of 100 requests have it by then
-PADDING = Quantity("padding", "vain, %", factor=100, places=0)  # rows that the model was run on for nobody
+PADDING = Quantity(
+    "padding", "vain, %", factor=100, places=0
+)  # rows that the model was run on for no request
 
 LADDERS = (
     Ladder(
         "serving",
-        f"{REQUESTS} requests, one every {MEAN_PAUSE:g} s on average, {SLOTS} slots",
+        f"{REQUESTS} requests, one every {MEAN_PAUSE:g} s on average, {SEATS} seats",
         (TOKENS_PER_SECOND, MEAN_FIRST, FIRST_95, PADDING),
     ),
 )
@@ -56,12 +59,12 @@ def cases(model: GetModel, text: Sequence[int]) -> Iterator[Case]:
         model: called when a case runs.
         text: token ids to cut the prompts from.
     """
-    for name, label, serve in (
-        ("static", "static batches (2.6)", _static),
-        ("continuous", "continuous batching (2.7)", _continuous),
-        ("ragged", "ragged batching (3.6)", _ragged),
+    for name, label, make in (
+        ("static", "static batches (2.6)", Static),
+        ("continuous", "continuous batching (2.7)", Continuous),
+        ("ragged", "ragged batching (3.6)", Ragged),
     ):
-        yield Case(name, "serving", label, partial(_run, serve, model, text), TOKENS)
+        yield Case(name, "serving", label, partial(_run, make, model, text), TOKENS)
 
 
 @dataclass
@@ -90,32 +93,65 @@ class Door:
             visit.timing.started = self._started + visit.at
 
     def __bool__(self) -> bool:
-        """Whether somebody has still to come."""
+        """Whether a request has still to come."""
         return bool(self._coming)
 
-    def come_in(self, wait: bool) -> list[Visit]:
-        """Those whose time has come; if nobody's has and there is nothing else to do, wait for the next one."""
+    def come_in(self, wait: bool) -> list[Request]:
+        """The requests whose time has come; if there is none, and nothing else to do, wait for the next one."""
         if wait and self._coming:
             time.sleep(max(0.0, self._started + self._coming[0].at - time.perf_counter()))
         now = time.perf_counter() - self._started
         came = []
         while self._coming and self._coming[0].at <= now:
-            came.append(self._coming.popleft())
+            came.append(self._coming.popleft().request)
         return came
 
 
 Rows = tuple[int, int]
-"""How many rows the model was run on, and how many of them belonged to nobody."""
-
-Serve = Callable[["Transformer", Door, Sequence[Visit]], Rows]
+"""How many rows the model was run on, and how many of them belonged to no request."""
 
 
-def _run(serve: Serve, model: GetModel, text: Sequence[int], tokens: int) -> Values:
+class Server(Protocol):
+    """A way to batch requests that come one by one."""
+
+    @property
+    def idle(self) -> int:
+        """How many requests may be pushed now."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is a request in it."""
+
+    def push(self, request: Request) -> None:
+        """Take a request in."""
+
+    def step(self) -> Rows:
+        """Do a step, and say what the model was run on."""
+
+
+Make = Callable[["Transformer", "Sequence[Request]"], Server]
+"""Makes a way to batch, with memory for some requests."""
+
+
+def serve(server: Server, door: Door) -> Rows:
+    """Push every request as soon as it has come and there is room, until all are answered."""
+    waiting: deque[Request] = deque()
+    rows = in_vain = 0
+    while door or waiting or server.busy:
+        waiting.extend(door.come_in(wait=not (waiting or server.busy)))
+        while waiting and server.idle:
+            server.push(waiting.popleft())
+        ran, vain = server.step()
+        rows, in_vain = rows + ran, in_vain + vain
+    return rows, in_vain
+
+
+def _run(make: Make, model: GetModel, text: Sequence[int], tokens: int) -> Values:
     from tiny_llm.ragged.metrics import percentile
 
     visits = list(_visits(text, tokens))
-    the_model = model("float32")
-    rows, in_vain = serve(the_model, Door(visits), visits)
+    server = make(model("float32"), [visit.request for visit in visits])
+    rows, in_vain = serve(server, Door(visits))
     timings = [visit.timing for visit in visits]
     firsts = [timing.first_token for timing in timings]
     count = sum(len(timing.arrivals) for timing in timings)
@@ -130,7 +166,7 @@ def _run(serve: Serve, model: GetModel, text: Sequence[int], tokens: int) -> Val
 
 def _visits(text: Sequence[int], tokens: int) -> Iterator[Visit]:
     """The same requests each time: most prompts are short, answers are of any length, pauses are random."""
-    from tiny_llm.batch import Request
+    from tiny_llm.request import Request
 
     dice, at = random.Random(0), 0.0
     for _ in range(REQUESTS):
@@ -143,61 +179,98 @@ def _visits(text: Sequence[int], tokens: int) -> Iterator[Visit]:
         at += dice.expovariate(1 / MEAN_PAUSE)
 
 
-def _static(model: Transformer, door: Door, visits: Sequence[Visit]) -> Rows:
-    """Those who have come, as many as there are slots, are answered together; others wait until all have ended."""
-    from tiny_llm.batch import advance, decode_slots
-    from tiny_llm.static_batch import Batch
+class Continuous:
+    """Day 2.7's steps, one at a time, for requests that come later than their start."""
 
-    waiting: deque[Visit] = deque()
-    rows = in_vain = 0
-    while door or waiting:
-        waiting.extend(door.come_in(wait=not waiting))
-        together = [waiting.popleft().request for _ in range(min(SLOTS, len(waiting)))]
-        slots: list[Request | None] = [None] * len(together)
-        batch = Batch(model, len(together))
-        for request in together:
-            advance(batch, slots, request, None)
-            rows += len(request.prompt_ids)
-        while any(slots):
-            rows, in_vain = rows + len(slots), in_vain + slots.count(None)
-            decode_slots(batch, slots)
-    return rows, in_vain
+    def __init__(self, model: Transformer, requests: Sequence[Request]) -> None:
+        from tiny_llm.static_batch import Batch
 
+        self._model = model
+        self._batch = Batch(model, SEATS)
+        self._slots: list[Request | None] = [None] * SEATS
+        self._prefilling: Prefill | None = None
 
-def _continuous(model: Transformer, door: Door, visits: Sequence[Visit]) -> Rows:
-    """Day 2.7's loop, with requests that come later than its start."""
-    from tiny_llm.batch import advance, decode_slots
-    from tiny_llm.static_batch import Batch
+    @property
+    def idle(self) -> int:
+        return int(self._prefilling is None)
 
-    batch, waiting = Batch(model, SLOTS), deque[Visit]()
-    slots: list[Request | None] = [None] * SLOTS
-    prefilling: Request | None = None
-    rows = in_vain = 0
-    while door or waiting or prefilling or any(slots):
-        waiting.extend(door.come_in(wait=not (waiting or prefilling or any(slots))))
-        if prefilling is None and waiting:
-            prefilling = waiting.popleft().request
-        if prefilling is not None:
-            current, before = prefilling, prefilling.computed
-            prefilling = advance(batch, slots, current, CAPACITY)
-            rows += current.computed - before
-        if any(slots):
-            rows, in_vain = rows + SLOTS, in_vain + slots.count(None)
-            decode_slots(batch, slots)
-    return rows, in_vain
+    @property
+    def busy(self) -> bool:
+        return self._prefilling is not None or any(self._slots)
+
+    def push(self, request: Request) -> None:
+        from tiny_llm.batch import Prefill
+
+        self._prefilling = Prefill(request, self._model)
+
+    def step(self) -> Rows:
+        from tiny_llm.batch import decode_slots, prefill_step
+
+        rows = in_vain = 0
+        if self._prefilling is not None:
+            current, before = self._prefilling, self._prefilling.computed
+            self._prefilling = prefill_step(self._batch, self._slots, current, BUDGET)
+            rows = current.computed - before
+        if any(self._slots):
+            rows, in_vain = rows + SEATS, self._slots.count(None)
+            decode_slots(self._batch, self._slots)
+        return rows, in_vain
 
 
-def _ragged(model: Transformer, door: Door, visits: Sequence[Visit]) -> Rows:
-    """Day 3.6's steps; whoever has come joins the next one."""
-    from tiny_llm.ragged.batch import mixed_step
+class Static:
+    """Requests that wait are answered together, as many as there are seats; later ones wait until all have ended."""
 
-    state = state_for(model, [visit.request for visit in visits], SLOTS)
-    waiting: deque[Visit] = deque()
-    rows = 0
-    while door or waiting or state.line:
-        waiting.extend(door.come_in(wait=not (waiting or state.line)))
-        while waiting and state.idle:
-            state.push(waiting.popleft().request)
-        rows += sum(mixed_step(model, state, CAPACITY))
-        state.release(state.completed_mask())
-    return rows, 0
+    def __init__(self, model: Transformer, requests: Sequence[Request]) -> None:
+        self._model = model
+        self._gathered: list[Request] = []
+        self._slots: list[Request | None] = []
+
+    @property
+    def idle(self) -> int:
+        return 0 if self.busy and not self._gathered else SEATS - len(self._gathered)
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._gathered) or any(self._slots)
+
+    def push(self, request: Request) -> None:
+        self._gathered.append(request)
+
+    def step(self) -> Rows:
+        from tiny_llm.batch import Prefill, decode_slots, prefill_step
+        from tiny_llm.static_batch import Batch
+
+        rows = 0
+        if self._gathered:
+            self._slots = [None] * len(self._gathered)
+            self._batch = Batch(self._model, len(self._slots))
+            for request in self._gathered:
+                prefill_step(self._batch, self._slots, Prefill(request, self._model), None)
+                rows += request.prompt_len
+            self._gathered = []
+        if not any(self._slots):
+            return rows, 0
+        in_vain = self._slots.count(None)
+        decode_slots(self._batch, self._slots)
+        return rows + len(self._slots), in_vain
+
+
+class Ragged:
+    """Day 3.6's engine."""
+
+    def __init__(self, model: Transformer, requests: Sequence[Request]) -> None:
+        self._core = ragged_batch_for(model, requests, SEATS, BUDGET)
+
+    @property
+    def idle(self) -> int:
+        return self._core.idle
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._core.requests)
+
+    def push(self, request: Request) -> None:
+        self._core.push(request)
+
+    def step(self) -> Rows:
+        return sum(count for _, count in self._core.step().issued), 0

@@ -136,8 +136,9 @@ def _run_chunks(model: GetModel, text: Sequence[int], size: int, tokens: int) ->
 
 def _continuous(model: Transformer, work: Sequence[tuple[Sequence[int], int]], chunk_size: int) -> Values:
     """Run prompts, each with its number of new tokens, in as many slots; none ends early."""
-    from tiny_llm.batch import Request, batch_generate
+    from tiny_llm.batch import batch_generate
     from tiny_llm.generate import greedy
+    from tiny_llm.request import Request
 
     started = time.perf_counter()
     answers = [Answer(number, "", prompt, greedy, Timing(started)) for number, (prompt, _) in enumerate(work)]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from benchmarks.ladder import CACHE_MEGABYTES, TOKENS_PER_SECOND, Bar, Ladder
 from benchmarks.rounds import Case, Values
 from benchmarks.week_2 import GetModel
-from programs.paged import PAGE_SIZE, choose
+from programs.engines import PAGE_SIZE, choose, make_runner
 
 if TYPE_CHECKING:
     from tiny_llm.model import Transformer
@@ -102,22 +102,22 @@ def _dense(model: Transformer, token: int, count: int, past: int, steps: int) ->
 
 def _paged(attention: str, model: Transformer, token: int, count: int, past: int, steps: int) -> Prepared:
     from tiny_llm.paged.allocator import PageAllocator
-    from tiny_llm.paged.batch import run_step
-    from tiny_llm.paged.pool import KvPool, pages_for
+    from tiny_llm.paged.metadata import tables_of
+    from tiny_llm.paged.pool import pages_for
     from tiny_llm.paged.sequence import PagedSequence
 
     num_pages = 1 + count * pages_for(past + steps, PAGE_SIZE)
-    pool, allocator = KvPool(model.config, num_pages, PAGE_SIZE), PageAllocator(num_pages)
-    pool.keys.fill_(0.5)  # memory that was never written isn't there yet, and is read in no time
-    pool.values.fill_(0.5)
+    runner = make_runner(model, num_pages, choose(attention, "float32", "cpu"))
+    runner.pool.keys.fill_(0.5)  # memory that was never written isn't there yet, and is read in no time
+    runner.pool.values.fill_(0.5)
+    allocator = PageAllocator(num_pages)
     random.Random(0).shuffle(allocator.free_pages)  # as after an hour of service
     sequences = [PagedSequence(allocator, PAGE_SIZE) for _ in range(count)]
     for sequence in sequences:
         sequence.reserve(past + steps)
         sequence.advance(past)
-    attend = choose(attention, "float32", "cpu")
 
     def step(position: int) -> None:
-        model.logits(run_step(model, pool, sequences, [[token]] * count, attend))
+        model.logits(runner.run(sequences, tables_of(sequences), [token] * count, [1] * count))
 
-    return step, lambda: pool.nbytes
+    return step, lambda: runner.pool.nbytes

@@ -31,9 +31,7 @@ def batch_main(
     device: options.DeviceOption = options.Device.CPU,
     bits: options.BitsOption = None,
     matmul: options.MatmulOption = options.Matmul.AUTO,
-    seats: Annotated[
-        int, typer.Option("--seats", "--slots", min=1, max=64, help="How many requests run together at most.")
-    ] = 5,
+    seats: Annotated[int, typer.Option(min=1, max=64, help="How many requests run together at most.")] = 5,
     chunk: Annotated[
         int,
         typer.Option(

@@ -12,15 +12,17 @@ import pytest
 from rich.console import Console
 
 from coursekit.errors import CourseError
-from programs import batch_main, slots_view
+from programs import batch_main, seats_view
 from programs.answers import Answer, BatchWatch, Speed, measure
-from programs.batch_forms import FORMS, Form, Limits, Seats, Watch
-from programs.batch_main import find_forms
+from programs.batch_main import ANSWERING
 from programs.engine import Engine, Timing
 from programs.prompts import PROMPTS, SHORT
-from programs.slots_view import SlotsView
+from programs.seats import Observe, Seats
+from programs.seats_view import SeatsView
+from programs.stages import Limits, Stage, find_stages
 
-LIMITS = Limits(max_tokens=6, slots=2, chunk=16)
+LIMITS = Limits(seats=2, chunk=16)
+TOKENS = 6
 STUB = "Week 2 Day 7 Task 4: Continuous batching"
 OFF = {"temperature": 0.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "seed": None}
 NOTHING: Any = None
@@ -119,39 +121,39 @@ def test_the_view_says_who_decodes_who_prefills_and_who_waits(terminal: Console)
         answer(2, length=300, computed=128),
         answer(3),
     )
-    with SlotsView(terminal, [decoding, prefilling, waiting], max_tokens=6) as view:
+    with SeatsView(terminal, [decoding, prefilling, waiting], max_tokens=6) as view:
         view.step([decoding, None], prefilling, set())
     rows = [line.split() for line in shown(terminal).splitlines()]
-    slots = {" ".join(row[:2]): row for row in rows if row}
-    assert "decoding" in slots["slot 1"]
-    assert slots["slot 1"][-2:] == ["2", "tokens"]
-    assert slots["slot 2"] == ["slot", "2", "idle"]
-    assert "prefilling" in slots["next 2."]
-    assert slots["next 2."][-3:] == ["128", "of", "300"]
-    assert slots["1 waiting"][2:7] == ["·", "0", "of", "3", "answered"]
+    rows_of = {" ".join(row[:2]): row for row in rows if row}
+    assert "decoding" in rows_of["seat 1"]
+    assert rows_of["seat 1"][-2:] == ["2", "tokens"]
+    assert rows_of["seat 2"] == ["seat", "2", "idle"]
+    assert "prefilling" in rows_of["next 2."]
+    assert rows_of["next 2."][-3:] == ["128", "of", "300"]
+    assert rows_of["1 waiting"][2:7] == ["·", "0", "of", "3", "answered"]
 
 
-def test_a_slot_whose_prompt_is_not_complete_is_prefilling(terminal: Console) -> None:
+def test_a_seat_whose_prompt_is_not_complete_is_prefilling(terminal: Console) -> None:
     answers = [answer(1, length=300, computed=128)]
-    with SlotsView(terminal, answers, max_tokens=6) as view:
+    with SeatsView(terminal, answers, max_tokens=6) as view:
         view.step(answers, None, set())
-    row = next(line.split() for line in shown(terminal).splitlines() if line.startswith("slot 1"))
+    row = next(line.split() for line in shown(terminal).splitlines() if line.startswith("seat 1"))
     assert "prefilling" in row
     assert row[-3:] == ["128", "of", "300"]
 
 
-def test_a_prompt_that_gets_no_further_waits_for_a_slot(
+def test_a_prompt_that_gets_no_further_waits_for_a_seat(
     terminal: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slots_view, "SECONDS_BETWEEN", 0.0)
+    monkeypatch.setattr(seats_view, "SECONDS_BETWEEN", 0.0)
     decoding, long, short = answer(1, output=[7]), answer(2, length=9, computed=4), answer(3, length=3)
-    with SlotsView(terminal, [decoding, long, short], max_tokens=6) as view:
+    with SeatsView(terminal, [decoding, long, short], max_tokens=6) as view:
         view.step([decoding], long, set())
-        assert "waits for a slot" not in shown(terminal)
+        assert "waits for a seat" not in shown(terminal)
         view.step([decoding], long, set())
-        assert shown(terminal).count("waits for a slot") == 1
+        assert shown(terminal).count("waits for a seat") == 1
         view.step([decoding], short, set())
-        assert shown(terminal).count("waits for a slot") == 2
+        assert shown(terminal).count("waits for a seat") == 2
 
 
 def test_in_a_pipe_the_view_is_one_plain_line_an_answer() -> None:
@@ -159,7 +161,7 @@ def test_in_a_pipe_the_view_is_one_plain_line_an_answer() -> None:
     answers = [answer(1), answer(2)]
     for each in answers:
         each.choose(NOTHING, [])
-    with SlotsView(console, answers, max_tokens=6) as view:
+    with SeatsView(console, answers, max_tokens=6) as view:
         view.step(answers, None, set())
         view.step(answers, None, {answers[1]})
         view.step(answers, None, {answers[1]})
@@ -170,32 +172,39 @@ def test_in_a_pipe_the_view_is_one_plain_line_an_answer() -> None:
     assert "\x1b" not in console.file.getvalue()
 
 
-def form(name: str, tokens: int = 2, error: BaseException | None = None) -> Form:
+def stage(name: str, tokens: int = 2, error: BaseException | None = None) -> Stage:
     """A way of answering that gives every prompt some tokens, and then raises an error."""
 
-    def run(engine: Engine, answers: Sequence[Answer], limits: Limits, watch: Watch) -> None:
-        for each in answers:
+    def run(engine: Engine, requests: Sequence[Any], limits: Limits, observe: Observe) -> None:
+        for each in requests:
             for _ in range(tokens):
-                each.choose(NOTHING, [])
+                each.accept(NOTHING)
         if error is not None:
             raise error
 
-    return Form(name.partition(" ")[0], name, ("What is this?", "And that one?"), run)
+    return Stage("S9", name.partition(" ")[0], (9, 9), name, run, short_prompts=True)
 
 
-@pytest.fixture
-def forms(monkeypatch: pytest.MonkeyPatch) -> list[Form]:
-    """Forms for `answer_all`, none so far; greedy choice always takes token 7."""
-    made: list[Form] = []
+@pytest.fixture(autouse=True)
+def plain_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests that accept tokens, also where the learner's code has none; two prompts; greedy takes token 7."""
+    monkeypatch.setattr(batch_main, "SHORT", ("What is this?", "And that one?"))
     monkeypatch.setattr("programs.answers.make_sampler", lambda **params: lambda logits, token_ids: 7)
-    return made
+
+    def accept(request: Any, logits: Any) -> None:
+        request.token_ids.append(request.sample(logits, request.token_ids))
+
+    monkeypatch.setattr("tiny_llm.request.Request.accept", accept)
+
+
+def answer_all(*stages: Stage) -> None:
+    batch_main.answer_all(engine(), stages, LIMITS, TOKENS, OFF)
 
 
 def test_the_next_form_is_taken_where_code_is_missing_and_the_advice_names_it(
-    forms: list[Form], capsys: pytest.CaptureFixture[str]
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    forms += [form("in slots", 0, NotImplementedError(STUB)), form("one by one"), form("never")]
-    batch_main.answer_all(engine(), forms, LIMITS, OFF)
+    answer_all(stage("in seats", 0, NotImplementedError(STUB)), stage("one by one"), stage("never"))
     out = capsys.readouterr().out
     assert "1. What is this?\n7 7 …" in out
     assert re.search(r"output tokens +4 ", out)
@@ -204,69 +213,73 @@ def test_the_next_form_is_taken_where_code_is_missing_and_the_advice_names_it(
     assert "pdm run test --week 2 --day 7" in out
 
 
-def test_when_no_form_has_its_code_the_last_ones_stub_is_raised(forms: list[Form]) -> None:
-    forms += [
-        form("a", 0, NotImplementedError(STUB)),
-        form("b", 0, NotImplementedError("Week 1 Day 1 Task 1: x")),
-    ]
+def test_when_no_form_has_its_code_the_last_ones_stub_is_raised() -> None:
+    last = stage("b", 0, NotImplementedError("Week 1 Day 1 Task 1: x"))
     with pytest.raises(NotImplementedError, match="Week 1 Day 1"):
-        batch_main.answer_all(engine(), forms, LIMITS, OFF)
+        answer_all(stage("a", 0, NotImplementedError(STUB)), last)
 
 
-def test_an_error_that_is_no_stub_is_not_taken_for_one(forms: list[Form]) -> None:
-    forms += [form("a", 0, NotImplementedError("no such operation")), form("b")]
+def test_an_error_that_is_no_stub_is_not_taken_for_one() -> None:
     with pytest.raises(NotImplementedError, match="no such operation"):
-        batch_main.answer_all(engine(), forms, LIMITS, OFF)
+        answer_all(stage("a", 0, NotImplementedError("no such operation")), stage("b"))
 
 
-def test_ctrl_c_prints_the_answers_so_far(forms: list[Form], capsys: pytest.CaptureFixture[str]) -> None:
-    forms.append(form("in slots", 1, KeyboardInterrupt()))
+def test_ctrl_c_prints_the_answers_so_far(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(KeyboardInterrupt):
-        batch_main.answer_all(engine(), forms, LIMITS, OFF)
+        answer_all(stage("in seats", 1, KeyboardInterrupt()))
     out = capsys.readouterr().out
     assert "2. And that one?\n7 …" in out
     assert re.search(r"requests +2 ", out)
 
 
-def test_a_refused_request_says_why(forms: list[Form], capsys: pytest.CaptureFixture[str]) -> None:
-    def refuse(engine: Engine, answers: Sequence[Answer], limits: Limits, watch: Watch) -> None:
-        answers[0].refused = "the prompt has 9 tokens; at most 8 fit this model"
-        answers[1].choose(NOTHING, [])
+def test_a_refused_request_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    def refuse(engine: Engine, requests: Sequence[Any], limits: Limits, observe: Observe) -> None:
+        requests[0].error = "the prompt has 9 tokens; at most 8 fit this model"
+        requests[1].accept(NOTHING)
 
-    forms.append(Form("in", "in slots", ("What is this?", "And that one?"), refuse))
-    batch_main.answer_all(engine(), forms, LIMITS, OFF)
+    answer_all(Stage("S9", "in", (9, 9), "in seats", refuse, short_prompts=True))
     out = capsys.readouterr().out
     assert "refused: the prompt has 9 tokens" in out
     assert re.search(r"requests +1 ", out)
 
 
 def test_a_stage_is_asked_for_by_name() -> None:
-    assert [form.stage for form in find_forms("paged")] == ["paged"]
-    assert find_forms(None) == FORMS
+    assert [each.name for each in find_stages("paged", ANSWERING)] == ["paged"]
+    assert find_stages(None, ANSWERING) == ANSWERING
     with pytest.raises(
         CourseError, match="no stage 'warp'; there are: ragged, kernel, paged, continuous, cached, recompute"
     ):
-        find_forms("warp")
+        find_stages("warp", ANSWERING)
 
 
-def test_who_decodes_on_pages_keeps_the_seat_and_a_prompt_counts_what_the_pool_holds() -> None:
-    first, second, third = (answer(number) for number in (1, 2, 3))
-    requests = {id(each): SimpleNamespace(answer=each) for each in (first, second, third)}
-    seats = Seats({id(request): request.answer for request in requests.values()}, 2)
+class Named:
+    """Stands for a request: two are different, even with one name."""
 
-    def step(*brings: tuple[Answer, int, int]) -> Any:
-        plan: Any = [
-            (SimpleNamespace(request=requests[id(each)], sequence=SimpleNamespace(length=length)), count)
-            for each, count, length in brings
-        ]
-        return seats.after(plan)
+    def __init__(self, name: str) -> None:
+        self.name = name
 
-    assert step((first, 4, 4)) == ([None, None], first)
-    assert first.computed == 4
-    assert step((first, 1, 5), (second, 3, 3)) == ([first, None], second)
-    assert step((second, 1, 4), (first, 1, 6)) == ([first, second], None)
-    assert step((second, 1, 5), (third, 2, 2)) == ([None, second], third)
-    assert step((second, 1, 6), (third, 1, 3)) == ([third, second], None)
+
+def test_a_request_keeps_its_seat_for_as_long_as_it_runs_and_counts_what_it_brought() -> None:
+    from tiny_llm.engine_core import Step
+
+    a, b, c = (Named(name) for name in "abc")
+    seats = Seats(2)
+
+    def after(
+        issued: list[tuple[Any, int]], finished: Sequence[Any] = ()
+    ) -> tuple[list[Any], dict[Any, int]]:
+        seen = seats.after(Step(issued, list(finished)))
+        return list(seen.seats), dict(seen.computed)
+
+    def named(seats: Sequence[Any]) -> list[str]:
+        return ["-" if each is None else each.name for each in seats]
+
+    assert named(after([(a, 4)])[0]) == ["a", "-"]
+    assert named(after([(a, 1), (b, 3)])[0]) == ["a", "b"]
+    assert named(after([(b, 1)], [a])[0]) == ["a", "b"], "a request that finished is shown once more"
+    shown, computed = after([(b, 1), (c, 2)])
+    assert named(shown) == ["c", "b"]
+    assert {each.name: count for each, count in computed.items()} == {"a": 5, "b": 5, "c": 2}
 
 
 def test_the_batch_watch_knows_the_pool_and_how_many_pages_held_tokens() -> None:
@@ -277,7 +290,4 @@ def test_the_batch_watch_knows_the_pool_and_how_many_pages_held_tokens() -> None
         caches: Any = [SimpleNamespace(pool=pool, meta=SimpleNamespace(kv_lens=lengths))]
         assert watch.hidden(NOTHING, None, caches) == "states"
     assert (watch.batches, watch.most_pages, watch.pool) == (2, 4, pool)
-    ragged: Any = SimpleNamespace(state=SimpleNamespace(pages=pool), meta=SimpleNamespace(kv_lens=[17]))
-    watch.hidden(NOTHING, None, [ragged])
-    assert (watch.batches, watch.most_pages, watch.pool) == (3, 5, pool)
     assert watch.bytes_copied == 0

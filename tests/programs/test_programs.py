@@ -166,7 +166,7 @@ def test_ctrl_c_stops_main_with_the_speeds_so_far() -> None:
     [("continuous", "copied"), ("paged", "runs of the model"), ("kernel", "pages with tokens")],
 )
 def test_batch_main_answers_all_prompts_in_order_and_ends_with_the_times(stage: str, last: str) -> None:
-    bounds = ("--max-tokens", "9", "--slots", "3", "--chunk", "200")
+    bounds = ("--max-tokens", "9", "--seats", "3", "--chunk", "200")
     done = run("batch-main", "--impl", "solution", "--stage", stage, *bounds)
     assert done.returncode == 0, done.stderr
     places = [
@@ -187,7 +187,7 @@ def test_batch_main_answers_all_prompts_in_order_and_ends_with_the_times(stage: 
     assert "\x1b" not in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("option", ["--slots", "--chunk", "--max-tokens"])
+@pytest.mark.parametrize("option", ["--seats", "--chunk", "--max-tokens"])
 def test_batch_main_refuses_a_bound_of_zero(option: str) -> None:
     done = run("batch-main", option, "0")
     assert done.returncode == 2

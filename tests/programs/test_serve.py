@@ -124,7 +124,7 @@ def stats() -> Any:
     return Stats(
         waiting=3,
         running=2,
-        slots=4,
+        seats=4,
         free_pages=30,
         pages=40,
         finished=7,
@@ -147,9 +147,9 @@ def test_the_table_shows_every_number_and_a_dash_where_there_is_none_yet(stats: 
     rows = [re.sub(r"[━╸╺ ]+", " ", text).strip() for text in capture.get().splitlines()]
     assert rows == [
         "waiting 3 requests in the queue",
-        "running 2 of 4 slots",
+        "running 2 of 4 seats",
         "pages in use 10 of 40",
-        "a step's tokens 25% of the capacity",
+        "a step's tokens 25% of the token budget",
         "first token after 0.50 s 95 % by 1.25 s",
         "then one every – 1,234 tokens so far",
         "requests 7 finished, 1 cancelled, 2 turned away",

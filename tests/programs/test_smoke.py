@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,36 +14,52 @@ from coursekit.editing.source import stub
 from coursekit.errors import CourseError
 from coursekit.paths import Course
 from coursekit.running.import_path import Impl
+from programs import stages
 from programs.golden import GoldenPrompt, Parting
 from programs.implementation import require_written
+from programs.seats import Observe
 from programs.smoke import run_stage, run_stages
-from programs.stages import SERVED, SERVED_DAY, STAGES, Stage, find_stages
+from programs.stages import SERVED, STAGES, Limits, Stage, find_stages
 
-ENGINE: Any = SimpleNamespace()
+ENGINE: Any = SimpleNamespace(tokenizer=SimpleNamespace(end_ids=()))
 GOLDEN = [GoldenPrompt("one", [1, 2], [5, 6, 7], [1.0] * 3), GoldenPrompt("other", [3], [8], [1.0])]
 ANSWERS = {(1, 2): [5, 6, 7], (3,): [8]}
 
 
-def right(engine: Any, prompts: Sequence[Sequence[int]], max_tokens: Sequence[int]) -> list[list[int]]:
-    assert list(max_tokens) == [3, 1]
-    return [ANSWERS[tuple(prompt)] for prompt in prompts]
+def answering(answers: Mapping[tuple[int, ...], list[int]]) -> Any:
+    """A stage that gives each prompt its answer."""
+
+    def run(engine: Any, requests: Sequence[Any], limits: Limits, observe: Observe) -> None:
+        assert [request.max_tokens for request in requests] == [3, 1]
+        for request in requests:
+            request.token_ids += answers[tuple(request.prompt_ids)]
+
+    return run
 
 
-def unwritten(engine: Any, prompts: Any, max_tokens: Any) -> list[list[int]]:
-    raise NotImplementedError("Week 2 Day 6 Task 4: Static batching")
+right = answering(ANSWERS)
 
 
-def broken(engine: Any, prompts: Any, max_tokens: Any) -> list[list[int]]:
-    raise NotImplementedError("operator not implemented for this dtype")
+def failing(message: str) -> Any:
+    """A stage that fails with a NotImplementedError."""
+
+    def run(*arguments: Any) -> None:
+        raise NotImplementedError(message)
+
+    return run
 
 
-def stage(name: str, generate: Any) -> Stage:
-    return Stage("S9", name, "9.9", generate)
+unwritten = failing("Week 2 Day 6 Task 4: Static batching")
+broken = failing("operator not implemented for this dtype")
+
+
+def stage(name: str, run: Any) -> Stage:
+    return Stage("S9", name, (9, 9), "as a test wants it", run)
 
 
 def test_stages_without_code_are_left_out_and_named() -> None:
-    stages = [stage("a", right), stage("b", unwritten), stage("c", right)]
-    runs, missing = run_stages(ENGINE, stages, GOLDEN)
+    three = [stage("a", right), stage("b", unwritten), stage("c", right)]
+    runs, missing = run_stages(ENGINE, three, GOLDEN)
     assert [run.stage.name for run in runs] == ["a", "c"]
     assert [run.tokens for run in runs] == [4, 4]
     assert [each.name for each in missing] == ["b"]
@@ -60,33 +76,58 @@ def test_an_error_that_is_no_stub_is_not_hidden() -> None:
 
 
 def test_a_parting_is_reported_with_its_prompt() -> None:
-    run = run_stage(ENGINE, stage("a", lambda *_: [[5, 6, 7], [4]]), GOLDEN)
+    run = run_stage(ENGINE, stage("a", answering({**ANSWERS, (3,): [4]})), GOLDEN)
     assert run.partings == [(GOLDEN[1], Parting(0, expected=8, actual=4))]
 
 
-def test_a_stage_that_loses_a_request_is_refused() -> None:
-    with pytest.raises(CourseError, match="a gave 1 outputs for 2 prompts"):
-        run_stage(ENGINE, stage("a", lambda *_: [[5, 6, 7]]), GOLDEN)
+def test_a_stage_that_gives_a_request_no_token_parts_from_the_golden_ones() -> None:
+    run = run_stage(ENGINE, stage("a", answering({**ANSWERS, (3,): []})), GOLDEN)
+    assert run.partings == [(GOLDEN[1], Parting(0, expected=8, actual=None))]
+
+
+def test_a_stage_that_may_not_run_is_left_out_like_one_without_code() -> None:
+    def require(each: Stage) -> None:
+        if each.name == "b":
+            unwritten()
+
+    runs, missing = run_stages(ENGINE, [stage("a", right), stage("b", right)], GOLDEN, require=require)
+    assert [run.stage.name for run in runs] == ["a"]
+    assert [each.name for each in missing] == ["b"]
+
+
+def test_the_kernel_is_compiled_for_the_stages_that_may_choose_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[str] = []
+    monkeypatch.setattr(stages, "warm_up", lambda name, model: compiled.append(name))
+    engine: Any = SimpleNamespace(model=None)
+    for each in STAGES:
+        each.prepare(engine, Limits(1, 1, "cpu"))
+    assert compiled == ["cpu"] * 3
+    assert [each.name for each in STAGES if each.attention == "auto"] == ["kernel", "ragged", "served"]
 
 
 def test_a_day_with_stubs_stops_a_program_that_would_run_it_in_threads(tmp_path: Path) -> None:
     course = Course.find()
-    require_written(course, Impl.SOLUTION, SERVED_DAY)
+    require_written(course, Impl.SOLUTION, SERVED.day)
     shutil.copytree(course.root / "lessons", tmp_path / "lessons")
     for name in ("solutions", "src"):
         shutil.copytree(course.root / "solutions", tmp_path / name)
     written = Course(tmp_path)
-    require_written(written, Impl.LEARNER, SERVED_DAY)
+    require_written(written, Impl.LEARNER, SERVED.day)
     file = written.starter() / "ragged" / "batcher.py"
     file.write_text(
-        stub(file.read_text("utf-8"), {"Batcher.wait": "Week 3 Day 7 Task 3: The loop"}, file.name), "utf-8"
+        stub(file.read_text("utf-8"), {"Batcher.wait_for_work": "Week 3 Day 7 Task 3: The loop"}, file.name),
+        "utf-8",
     )
     with pytest.raises(NotImplementedError, match="Week 3 Day 7 Task 3: The loop"):
-        require_written(written, Impl.LEARNER, SERVED_DAY)
+        require_written(written, Impl.LEARNER, SERVED.day)
     require_written(written, Impl.LEARNER, (3, 6))
 
 
-def test_the_stages_are_numbered_in_order_and_have_names_of_their_own() -> None:
-    assert [each.number for each in STAGES] == [f"S{i}" for i in range(len(STAGES))]
-    assert len({each.name for each in (*STAGES, SERVED)}) == len(STAGES) + 1
+def test_the_stages_come_in_the_order_of_their_days_and_have_names_of_their_own() -> None:
+    assert [each.number for each in STAGES] == ["S0", "S1", "S2", "S3", "S4", "S5", "S6", "S6"]
+    assert [each.day for each in STAGES] == sorted(each.day for each in STAGES)
+    assert len({each.name for each in STAGES}) == len(STAGES)
     assert find_stages("served") == (SERVED,)
+    assert find_stages(None) == STAGES
+    with pytest.raises(CourseError, match="no stage 'warp'; there are: recompute, cached, batched"):
+        find_stages("warp")

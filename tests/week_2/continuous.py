@@ -20,13 +20,11 @@ def new_request(
     max_tokens: int,
     end_ids: Collection[int] = (),
     output: Sequence[int] = (),
-    computed: int = 0,
     **options: Any,
 ) -> Any:
-    """A request, in the middle of its way if `output` and `computed` say so."""
-    request = lab.batch.Request(prompt, max_tokens, end_ids, **options)
-    request.output.extend(output)
-    request.computed = computed
+    """A request that has generated `output` already."""
+    request = lab.request.Request(prompt, max_tokens, end_ids, **options)
+    request.token_ids.extend(output)
     return request
 
 
