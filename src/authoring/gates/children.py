@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import NoReturn, Protocol
 
 from authoring.gates import kernel_cache
+from coursekit.backends import Device
 from coursekit.paths import PACKAGES, Course
 from coursekit.running.import_path import choose_triton
 
@@ -93,7 +94,7 @@ def preload(course: Course) -> None:
     """Import once, before the first fork, all that the reference and the days' tests import."""
     before = {name: os.environ.get(name) for name in ONE_THREAD}
     os.environ.update(ONE_THREAD)
-    choose_triton("cpu")
+    choose_triton(Device.CPU)
     for name in ["pytest", "coursekit.plugin", "coursekit.check", *_pytest_plugins(), *_imported(course)]:
         # A module that can't be imported here is the child's to report, where it needs it.
         with contextlib.suppress(Exception):

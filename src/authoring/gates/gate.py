@@ -15,6 +15,7 @@ from authoring.gates.workers import Job, JobResult, run_jobs
 from coursekit.editing.assembly import assemble
 from coursekit.manifest import Lesson, Manifest, load_manifest
 from coursekit.paths import PACKAGES, Course
+from coursekit.task_state import TaskState
 
 # A day's tests take under ten seconds; a slow machine, busy with other things, is given this much.
 DAY_SECONDS = 180.0
@@ -84,16 +85,16 @@ def count(number: int, singular: str, plural: str = "") -> str:
     return f"{number} {singular if number == 1 else plural or singular + 's'}"
 
 
-def day_problems(results: Iterable[JobResult], wanted: str) -> list[str]:
+def day_problems(results: Iterable[JobResult], wanted: TaskState) -> list[str]:
     """The tasks, of days that were run whole, that are not in the state that they should be in."""
     problems = []
     for result in results:
         for task in result.job.lesson.tasks:
             state = result.state(task.name)
             if state != wanted:
-                was = f"is {state!r}" if state else "has no result"
+                was = f"is '{state}'" if state else "has no result"
                 problems.append(
-                    f"{result.job.name}: {task.name} {task.title} {was}, not {wanted!r}"
+                    f"{result.job.name}: {task.name} {task.title} {was}, not '{wanted}'"
                     f"{indented(result.first_failure(task.name))}"
                 )
         if result.report is not None and not result.report.finished:

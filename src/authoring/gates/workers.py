@@ -16,7 +16,9 @@ from authoring.gates.scratch import Packages, lay_out
 from coursekit.backends import Backend
 from coursekit.manifest import Lesson
 from coursekit.paths import Course
+from coursekit.running.import_path import Impl
 from coursekit.running.results import Report, read_report
+from coursekit.task_state import TaskState
 
 PAUSE = 0.01
 OUTPUT_SHOWN = 12  # lines
@@ -60,7 +62,7 @@ class JobResult:
         """Whether Python itself was ended, by a signal that we didn't send."""
         return self.code < 0 and not self.timed_out
 
-    def state(self, task: str) -> str | None:
+    def state(self, task: str) -> TaskState | None:
         """The state of a task; None where none of its tests ran."""
         if self.report is None or task not in self.report.tasks:
             return None
@@ -166,7 +168,7 @@ def _start(course: Course, job: Job, parent: Path, kernels: Path) -> _Running:
             "--basetemp",
             str(temporary / "pytest"),
         ),
-        *("--tiny-llm-root", str(root), "--impl", "learner", "--backend", job.backend),
+        *("--tiny-llm-root", str(root), "--impl", Impl.LEARNER, "--backend", job.backend),
         *("--coursekit-report", str(folder / "report.json")),
         *(["-x"] if job.stop_at_first_failure else []),
         *([f"{file}::{test}" for test in job.tests] or [file]),
