@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from courses import solve, write
-from gate_courses import add_test, allow_forks, make_gated_course, run
+from gate_courses import add_test, make_gated_course, run
 
 from authoring.gates.agreement import agreement
 from authoring.gates.lint import lint
@@ -29,8 +29,7 @@ SWALLOWS_THE_STUB = """def test_task_1_fails_in_its_own_way(lab):
 
 
 @pytest.fixture
-def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Course:
-    allow_forks(monkeypatch)
+def course(tmp_path: Path) -> Course:
     return make_gated_course(tmp_path)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import typer
 from courses import write
-from gate_courses import allow_forks, make_gated_course, plant
+from gate_courses import make_gated_course, plant
 
 from authoring.gates import GATES, choose, prove
 from coursekit.errors import CourseError
@@ -25,7 +25,6 @@ LOOP = "import os\n    open({file!r}, 'w').write(str(os.getpid()))\n    while Tr
 @pytest.fixture
 def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Course:
     monkeypatch.setenv(ROOT_VARIABLE, str(tmp_path))
-    allow_forks(monkeypatch)
     return make_gated_course(tmp_path)
 
 

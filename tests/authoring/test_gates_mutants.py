@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from courses import write
-from gate_courses import MUTANTS, add_test, allow_forks, make_gated_course, plant, run, write_mutants
+from gate_courses import MUTANTS, add_test, make_gated_course, plant, run, write_mutants
 
 from authoring.gates import children
 from authoring.gates import mutants as mutants_module
@@ -18,8 +18,7 @@ AREA = "return size.width * size.height"
 
 
 @pytest.fixture
-def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Course:
-    allow_forks(monkeypatch)
+def course(tmp_path: Path) -> Course:
     return make_gated_course(tmp_path)
 
 
@@ -160,7 +159,7 @@ def test_line_ends_of_the_reference_do_not_matter(course):
 
 
 def test_mutants_are_judged_the_same_in_children_that_are_not_forked(course, monkeypatch):
-    monkeypatch.setattr(children, "can_fork", lambda: False)
+    monkeypatch.setattr(children, "METHOD", "spawn")
     plant(course, "week_1/day_2", "task_1", "the area is wrong", "shapes.py", AREA, "return size.width")
     found = run(mutants, course, day="1.2")
     assert found.looked_at == "2 of 3 mutants found, 1 task"

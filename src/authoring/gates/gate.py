@@ -66,13 +66,7 @@ class Context:
     def run(self, title: str, jobs: list[Job]) -> list[JobResult]:
         """Run the jobs, showing progress. The results come in the order of the jobs."""
         with Meter(self.console, title, len(jobs)) as meter:
-
-            def tick(result: JobResult | None) -> None:
-                if result is not None:
-                    meter.advance()
-                meter.pulse()
-
-            results = run_jobs(self.course, jobs, self.workers, Path(self._kernels.name), tick)
+            results = run_jobs(self.course, jobs, self.workers, Path(self._kernels.name), meter.advance)
         order = {id(job): place for place, job in enumerate(jobs)}
         return sorted(results, key=lambda result: order[id(result.job)])
 

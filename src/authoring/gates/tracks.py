@@ -54,5 +54,5 @@ def missing_tracks(context: Context) -> list[str]:
 
 
 def installed(backend: Backend) -> bool:
-    """Whether the framework is there; asked without importing it, because no fork is safe after importing MLX."""
+    """Whether the framework is there, asked without importing it."""
     return find_spec(backend) is not None
