@@ -181,7 +181,7 @@ def check_raises(
     wanted = " or ".join(kind.__name__ for kind in types)
     try:
         value = call()
-    except Exception as error:
+    except (Exception, *types) as error:  # KeyboardInterrupt, if it is asked for, is no Exception
         # A stub's NotImplementedError is a RuntimeError too; it never counts as the error that was asked for.
         if reached_stub(error) is not None:
             raise
