@@ -113,6 +113,15 @@ def test_a_fence_inside_a_longer_fence_is_text():
     assert page.fences[0].text == "```python\nx\n```\n"
 
 
+def test_links_and_code_are_found_across_line_ends_and_in_tables():
+    page = Page(
+        "p.md",
+        "a [long\nlink](b.md) and\n`pdm run\ntest`\n\n| a |\n|---|\n| `c` [d](e.md) |\n\n`[f](g.md)`\n",
+    )
+    assert page.links() == [(1, "b.md"), (8, "e.md")]
+    assert page.code_spans() == [(3, "pdm run test"), (8, "c"), (10, "[f](g.md)")]
+
+
 def test_anchors_are_those_that_mdbook_makes(tmp_path):
     page = Page(
         "p.md", '# One `code` & two\n\n## Names (of *sizes*)\n\n## Check\n\n## Check\n\n<a id="own"></a>\n'
