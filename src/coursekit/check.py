@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from coursekit.checking import arrays
+from coursekit import arrays
 from coursekit.checking.comparison import (
     CheckFailed,
     Comparison,
