@@ -783,6 +783,29 @@ def test_task_5_pages_that_others_hold_are_no_reason_to_refuse(lab):
     )
 
 
+def test_task_5_what_may_not_be_pushed_is_refused_and_changes_nothing(lab):
+    batch = batch_of(lab, RaggedModel(lab, max_positions=20), num_pages=4, max_running=2)
+    inside = new_request(lab, [1], 2)
+    batch.push(inside)
+    for request, what in (
+        (new_request(lab, [], 2), "an empty prompt"),
+        (new_request(lab, prompt_of(20), 2), "a prompt of 20 with 20 positions"),
+        (new_request(lab, prompt_of(9), 2), "10 tokens where 3 pages have room for 9"),
+        (new_request(lab, [1], 2, output=[5, 6]), "a request that is finished"),
+        (inside, "a request that is in the engine already"),
+    ):
+        check_raises(ValueError, partial(batch.push, request), name=f"pushing {what}")
+        check_equal(
+            (batch.requests, batch.idle), ([inside], 1), name=f"requests and idle after pushing {what}"
+        )
+    batch.push(new_request(lab, [1], 2))
+    third = partial(batch.push, new_request(lab, [1], 2))
+    check_raises(ValueError, third, name="pushing a third request into an engine for two")
+    check_equal(
+        (len(batch.requests), batch.idle), (2, 0), name="how many requests are in the engine, and idle"
+    )
+
+
 def admitted(batch: Any, requests: list[Any]) -> tuple[list[int], list[int]]:
     """Admit; which requests run then, and which wait."""
     batch.admit()
