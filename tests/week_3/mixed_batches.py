@@ -55,6 +55,12 @@ def seat(
     return request
 
 
+def leave(state: Any, number: int) -> None:
+    """Make a seat idle by hand."""
+    state.decode_state.release([n == number for n in range(len(state.seats))])
+    state.seats[number] = None
+
+
 def names_in(state: Any) -> list[str]:
     """The request of each seat, by the length of its prompt."""
     return ["idle" if each is None else f"prompt of {each.request.prompt_len} tokens" for each in state.seats]
@@ -154,7 +160,11 @@ def watched(lab: Any) -> Any:
             before = [None if each is None else _Before(each) for each in self.state.seats]
             due = sum(each.due for each in line_of(self.state))
             told, wanted = situation(self.state, self.token_budget), planned(self.state, self.token_budget)
-            done = super().step()
+            try:
+                done = super().step()
+            except BaseException:
+                self.decode_state.check()  # a table that doesn't follow the sequences looks like missing pages
+                raise
             assert isinstance(done, lab.engine_core.Step), f"{when}: a Step should come back, not {done!r}"
             issued = [(self.seen.index(request), count) for request, count in done.issued]
             self.steps.append(dict(issued))
