@@ -721,7 +721,7 @@ def test_task_3_finished_requests_leave_in_the_step_that_finishes_them(lab):
 def test_task_3_a_budget_below_the_number_of_seats_leaves_seats_waiting(lab):
     """A prompt begins only where decodes leave a part of the budget, so no more than 2 requests ever decode."""
     _, core = batch_of(lab, seats=4, budget=2)
-    push_all(lab, core, ((1, 3), (1, 3), (1, 3), (2, 2)))
+    push_all(lab, core, ((1, 3),) * 4)
     for _ in range(9):
         core.step()
     expected = [{0: 1, 1: 1}] * 3 + [{2: 1, 3: 1}, {2: 1, 3: 1}, {2: 1, 3: 1}, {}, {}, {}]
