@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from coursekit.checking import arrays
+from coursekit import arrays
 from coursekit.checking.comparison import (
     CheckFailed,
     Comparison,
@@ -181,7 +181,7 @@ def check_raises(
     wanted = " or ".join(kind.__name__ for kind in types)
     try:
         value = call()
-    except Exception as error:
+    except (Exception, *types) as error:  # KeyboardInterrupt, if it is asked for, is no Exception
         # A stub's NotImplementedError is a RuntimeError too; it never counts as the error that was asked for.
         if reached_stub(error) is not None:
             raise

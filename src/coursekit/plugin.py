@@ -15,16 +15,17 @@ from typing import Any
 import pytest
 
 from coursekit import lab as lab_module
-from coursekit.backends import Backend
+from coursekit.backends import Backend, Device
 from coursekit.errors import CourseError
 from coursekit.lab import Lab
-from coursekit.lessons.tracks import DEVICES, covers, track_refusal
 from coursekit.manifest import Manifest, load_manifest
 from coursekit.paths import PACKAGES, ROOT_VARIABLE, Course
 from coursekit.running.failures import Failure, Places, describe
-from coursekit.running.import_path import choose_implementation, choose_triton
+from coursekit.running.import_path import Impl, choose_implementation, choose_triton
 from coursekit.running.progress_line import ProgressLine
-from coursekit.running.results import CRASHED, PASSED, SKIPPED, TASK_TEST, Report, Result, sentence
+from coursekit.running.results import TASK_TEST, Report, Result, sentence
+from coursekit.task_state import TaskState
+from coursekit.tracks import covers, track_refusal
 
 WEEK_FOLDER = re.compile(r"week_(\d+)")
 DAY_FILE = re.compile(r"test_day_(\d+)\.py")
@@ -33,14 +34,11 @@ TASK_KEY = pytest.StashKey[str]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("coursekit", "the course")
-    group.addoption("--impl", choices=("learner", "solution"), default="learner", help="whose code is tested")
+    group.addoption("--impl", choices=list(Impl), default=Impl.LEARNER, help="whose code is tested")
     group.addoption(
-        "--backend",
-        choices=[backend.value for backend in Backend],
-        default="torch",
-        help="the framework of its arrays",
+        "--backend", choices=list(Backend), default=Backend.TORCH, help="the framework of its arrays"
     )
-    group.addoption("--device", choices=DEVICES, default="cpu", help="where arrays are put")
+    group.addoption("--device", choices=list(Device), default=Device.CPU, help="where arrays are put")
     group.addoption(
         "--tiny-llm-root", metavar="FOLDER", help="the course's folder, if not the one around you"
     )
@@ -92,7 +90,7 @@ class TaskPlugin:
         self._course = course
         self._lab = lab
         self._manifest: Manifest | None = None
-        folder = course.solution if option.impl == "solution" else course.starter
+        folder = course.solution if option.impl == Impl.SOLUTION else course.starter
         self._places = Places(course.root, tuple(folder(package) for package in PACKAGES))
         self._report = Report(option.impl, option.backend, option.device)
         self._report_file = Path(option.coursekit_report).resolve() if option.coursekit_report else None
@@ -124,7 +122,7 @@ class TaskPlugin:
             self._report.errors.append({"where": report.nodeid, "message": report.longreprtext})
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        if item.get_closest_marker("gpu") and self._lab.device == "cpu":
+        if item.get_closest_marker("gpu") and self._lab.device == Device.CPU:
             pytest.skip("needs a GPU: run with --device cuda (or mps) on a machine that has one")
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
@@ -180,21 +178,21 @@ class TaskPlugin:
     def _update(self, item: pytest.Item, report: pytest.TestReport) -> None:
         """Let the call's outcome, and a teardown that fails, replace what came before."""
         result = self._result(item, report)
-        if report.when == "call" or result.state not in (PASSED, SKIPPED):
+        if report.when == "call" or result.state not in (TaskState.PASSED, TaskState.SKIPPED):
             self._current = result
 
     def _result(self, item: pytest.Item, report: pytest.TestReport) -> Result:
         task = item.stash.get(TASK_KEY, None)
-        state, message, needs = PASSED, "", ""
+        state, message, needs = TaskState.PASSED, "", ""
         failure = self._failures.get(item.nodeid)
         if report.skipped:
-            state, message = SKIPPED, _skip_reason(report)
+            state, message = TaskState.SKIPPED, _skip_reason(report)
         elif failure is not None:
             state, message = failure.state, failure.message
             if failure.stub is not None and failure.stub.task != task:
                 needs = f"{failure.stub.task} {failure.stub.title}"
         elif report.failed:
-            state, message = CRASHED, report.longreprtext
+            state, message = TaskState.CRASHED, report.longreprtext
         file, first_line, _ = item.location
         line = failure.line if failure is not None and failure.line is not None else (first_line or 0) + 1
         where = f"{file}:{line}".replace(os.sep, "/")

@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 
+from coursekit.arrays import make_array
 from coursekit.check import CheckFailed, check, check_equal, check_raises, check_shape, check_untouched
-from coursekit.checking.arrays import make_array
 
 RNG = np.random.default_rng(7)
 EXPECTED = RNG.normal(size=(2, 6, 5, 8))

@@ -37,6 +37,21 @@ def fill(state: Any, held: Held) -> Any:
     return state
 
 
+def interrupted(lab: Any, num_pages: int, calls: int) -> Any:
+    """An allocator whose `allocate` is interrupted by Ctrl-C when it is called for this time."""
+
+    class Interrupted(lab.paged.allocator.PageAllocator):
+        left = calls
+
+        def allocate(self, count: int) -> list[int]:
+            self.left -= 1
+            if self.left == 0:
+                raise KeyboardInterrupt
+            return super().allocate(count)
+
+    return Interrupted(num_pages)
+
+
 def tables(state: Any) -> dict[str, Any]:
     """All that a state knows: two of these are equal where nothing has changed."""
     return {
@@ -143,10 +158,10 @@ class Account:
             return False
         try:
             self.state.allocate(q_lens)
-        except self.out_of_pages as refusal:
+        except (self.out_of_pages, ValueError) as refusal:
             raise CheckFailed(
-                f"{name}: OutOfPages was raised ({refusal}), where {sum(lacking)} pages are lacking and {len(free)} "
-                "are free"
+                f"{name}: {type(refusal).__name__} was raised ({refusal}), where {sum(lacking)} pages are lacking, "
+                f"{len(free)} are free, and a seat may hold {self.most}"
             ) from refusal
         found = pages_of(self.state)
         for seat, (has, count) in enumerate(zip(self.held, lacking, strict=True)):

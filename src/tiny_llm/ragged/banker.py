@@ -27,7 +27,7 @@ class Banker:
             held: how many pages each request holds, in the order of the line.
             most: how many pages each request may come to hold at once, at least ``held``; in the same order.
         """
-        raise NotImplementedError("Week 3 Day 5 Task 3: Pages to spare")
+        raise NotImplementedError("Week 3 Day 5 Task 3: The banker")
 
     def limit(self, rank: int) -> int:
         """How many pages a request may take now: they are free, and every request before it can spare them.
@@ -37,7 +37,7 @@ class Banker:
         Args:
             rank: how many requests stand before it in line; 0 for the oldest.
         """
-        raise NotImplementedError("Week 3 Day 5 Task 3: Pages to spare")
+        raise NotImplementedError("Week 3 Day 5 Task 3: The banker")
 
     def take(self, rank: int, count: int) -> None:
         """Note that a request takes ``count`` pages, at most its limit.
@@ -51,4 +51,4 @@ class Banker:
         Raises:
             ValueError: they are more than its limit, or fewer than 0; nothing has changed.
         """
-        raise NotImplementedError("Week 3 Day 5 Task 3: Pages to spare")
+        raise NotImplementedError("Week 3 Day 5 Task 3: The banker")

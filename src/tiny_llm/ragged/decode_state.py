@@ -84,7 +84,7 @@ class DecodeState:
         Raises:
             ValueError: there are not B of them; nothing has changed.
         """
-        raise NotImplementedError("Week 3 Day 5 Task 2: The books")
+        raise NotImplementedError("Week 3 Day 5 Task 2: Back, and the books")
 
     def check(self) -> None:
         """Prove that allocator, sequences and table agree.
@@ -97,4 +97,4 @@ class DecodeState:
         Raises:
             RuntimeError: something doesn't agree; the message names the page or the seat.
         """
-        raise NotImplementedError("Week 3 Day 5 Task 2: The books")
+        raise NotImplementedError("Week 3 Day 5 Task 2: Back, and the books")
