@@ -179,9 +179,13 @@ def check_raises(
     __tracebackhide__ = True
     types = exceptions if isinstance(exceptions, tuple) else (exceptions,)
     wanted = " or ".join(kind.__name__ for kind in types)
+    caught: tuple[type[BaseException], ...] = (
+        Exception,
+        *types,
+    )  # KeyboardInterrupt, if asked for, is no Exception
     try:
         value = call()
-    except (Exception, *types) as error:  # KeyboardInterrupt, if it is asked for, is no Exception
+    except caught as error:
         # A stub's NotImplementedError is a RuntimeError too; it never counts as the error that was asked for.
         if reached_stub(error) is not None:
             raise
