@@ -16,6 +16,7 @@ import numpy as np
 from coursekit import arrays
 from coursekit.backends import Backend, Device
 from coursekit.errors import CourseError
+from coursekit.lab_modules import Modules
 from coursekit.largest_array import largest_array
 from coursekit.paths import Course
 
@@ -24,7 +25,7 @@ BORROWED_PACKAGE = Backend.TORCH.package
 _active: Lab | None = None
 
 
-class Lab:
+class Lab(Modules):
     """The modules of one package, and arrays of its framework on one device.
 
     ``lab.attention`` is the learner's module ``attention``, imported when it is first touched; ``lab.paged.pool``

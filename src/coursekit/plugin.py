@@ -6,7 +6,6 @@ It is loaded with `-p coursekit.plugin`, before any test file is read and so bef
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,17 +17,16 @@ from coursekit import lab as lab_module
 from coursekit.backends import Backend, Device
 from coursekit.errors import CourseError
 from coursekit.lab import Lab
-from coursekit.manifest import Manifest, load_manifest
+from coursekit.manifest import ManifestError, Task
 from coursekit.paths import PACKAGES, ROOT_VARIABLE, Course
 from coursekit.running.failures import Failure, Places, describe
 from coursekit.running.import_path import Impl, choose_implementation, choose_triton
 from coursekit.running.progress_line import ProgressLine
-from coursekit.running.results import TASK_TEST, Report, Result, sentence
+from coursekit.running.results import Report, Result, sentence
+from coursekit.running.task_of_test import TasksOfTests
 from coursekit.task_state import TaskState
 from coursekit.tracks import covers, track_refusal
 
-WEEK_FOLDER = re.compile(r"week_(\d+)")
-DAY_FILE = re.compile(r"test_day_(\d+)\.py")
 TASK_KEY = pytest.StashKey[str]()
 
 
@@ -89,7 +87,7 @@ class TaskPlugin:
         option = config.option
         self._course = course
         self._lab = lab
-        self._manifest: Manifest | None = None
+        self._tasks = TasksOfTests(course)
         folder = course.solution if option.impl == Impl.SOLUTION else course.starter
         self._places = Places(course.root, tuple(folder(package) for package in PACKAGES))
         self._report = Report(option.impl, option.backend, option.device)
@@ -104,14 +102,11 @@ class TaskPlugin:
     @pytest.hookimpl(tryfirst=True)  # before -k takes tests away: a task has all the tests that are there
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         with _usage_errors():
-            for item in items:
-                place = self._place_of(item)
-                if place is not None:
-                    item.stash[TASK_KEY] = self._task_of(item, *place)
-        for item in items:
-            task = item.stash.get(TASK_KEY, None)
+            tasks = {item: self._task_of(item) for item in items}
+        for item, task in tasks.items():
             if task is not None:
-                self._report.planned[task] = self._report.planned.get(task, 0) + 1
+                item.stash[TASK_KEY] = task.name
+                self._report.planned[task.name] = self._report.planned.get(task.name, 0) + 1
                 self._skip_uncovered(item, task)
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
@@ -198,34 +193,18 @@ class TaskPlugin:
         where = f"{file}:{line}".replace(os.sep, "/")
         return Result(item.nodeid, task, sentence(item.name), state, report.duration, message, where, needs)
 
-    def _place_of(self, item: pytest.Item) -> tuple[int, int] | None:
-        """Week and day of a test in a week's folder; None for a test elsewhere."""
-        if not item.path.is_relative_to(self._course.tests):
-            return None
-        parts = item.path.relative_to(self._course.tests).parts
-        week = WEEK_FOLDER.fullmatch(parts[0])
-        if week is None:
-            return None
-        day = DAY_FILE.fullmatch("/".join(parts[1:]))
-        if day is None:
-            raise CourseError(f"{item.nodeid}: tests of a week stand in test_day_<day>.py")
-        return int(week[1]), int(day[1])
-
-    def _task_of(self, item: pytest.Item, week: int, day: int) -> str:
-        match = TASK_TEST.fullmatch(getattr(item, "originalname", item.name))
-        if match is None:
-            raise CourseError(f"{item.nodeid}: a day's test is called test_task_<number>_<what it says>")
-        self._manifest = self._manifest or load_manifest(self._course)
+    def _task_of(self, item: pytest.Item) -> Task | None:
         try:
-            return self._manifest.task(f"{week}.{day}.{match[1]}").name
+            return self._tasks.find(item.path, getattr(item, "originalname", item.name))
+        except ManifestError:
+            raise
         except CourseError as error:
             raise CourseError(f"{item.nodeid}: {error}") from error
 
-    def _skip_uncovered(self, item: pytest.Item, task: str) -> None:
-        assert self._manifest is not None
-        lesson = self._manifest.lesson(task.rpartition(".")[0])
-        if not covers(self._course, self._lab.package, lesson):
-            reason = track_refusal(self._course, self._lab.package, self._manifest)
+    def _skip_uncovered(self, item: pytest.Item, task: Task) -> None:
+        manifest = self._tasks.manifest
+        if not covers(self._course, self._lab.package, manifest.lesson(f"{task.week}.{task.day}")):
+            reason = track_refusal(self._course, self._lab.package, manifest)
             item.add_marker(pytest.mark.skip(reason=reason))
 
 
