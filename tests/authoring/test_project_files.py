@@ -14,11 +14,11 @@ import pytest
 import yaml
 
 from authoring.book import book
-from authoring.book.checks import command_problems, link_problems
-from authoring.book.commands import Command, CommandChecker
+from authoring.book.agreement import command_problems, link_problems
+from authoring.book.commands import Command, KnownCommands
 from authoring.book.markdown import Page
 from authoring.gates import GATES
-from authoring.gates.lint import CHECKED, TOOLS
+from authoring.gates.lint import HANDWRITTEN, TOOLS
 from coursekit.manifest import load_manifest
 from coursekit.paths import PACKAGES, Course
 from programs.serve import PORT
@@ -59,7 +59,7 @@ def command_lines(workflow: Path) -> list[str]:
 
 def written_by_hand() -> list[str]:
     """The Python files that the gate `lint` looks at, without the code that protoc wrote."""
-    files = [path for place in CHECKED for path in (ROOT / place).rglob("*.py")]
+    files = [path for place in HANDWRITTEN for path in (ROOT / place).rglob("*.py")]
     names = [path.relative_to(ROOT).as_posix() for path in files]
     return [name for name in names if not re.search(r"_pb2(_grpc)?\.py$", name)]
 
@@ -71,7 +71,7 @@ def test_pages_name_only_commands_days_and_files_that_are_there():
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
 def test_a_workflow_runs_only_commands_that_are_there(workflow):
-    checker = CommandChecker(COURSE, load_manifest(COURSE))
+    checker = KnownCommands(COURSE, load_manifest(COURSE))
     lines = command_lines(workflow)
     commands = [Command(line, number) for number, line in enumerate(lines) if line.startswith("pdm run ")]
     assert [problem for command in commands if (problem := checker.problem(command))] == []

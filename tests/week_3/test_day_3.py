@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from week_1 import numpy_model
-from week_2.continuous import new_request, prompt_of
+from week_2.continuous import prompt_of
 from week_2.decode_oracle import DTYPES, TILE, random_numbers
 from week_2.packed import on_cpu
 
@@ -126,6 +126,14 @@ def test_task_3_large_scores_do_no_harm(cpu_kernel, scale):
     # Scores of some 200, which float32 rounds at 1e-5.
     step = sequence(79, 131, 3, 4, scale=scale)
     check_part(cpu_kernel, step, 0, 131, 128, rtol=1e-4, atol=5e-5)
+
+
+def test_task_3_scores_whose_exponentials_are_0_count_like_others(cpu_kernel):
+    """Scores near −170. Only their differences count: the first peak is −inf, and not 0."""
+    step = sequence(103, 70, 16, 3, sizes=(1, 2, 20))
+    step.query[:] = 1.0
+    step.keys[:] = (-20.0 - np.abs(step.keys)).astype(np.float32)
+    check_part(cpu_kernel, step, 0, 70, 68, rtol=1e-4, atol=5e-5)
 
 
 def test_task_3_the_pages_may_be_bfloat16(cpu_kernel):
@@ -344,11 +352,11 @@ def run_batch(lab: Any, attention: Callable[..., Any], chunk_size: int) -> list[
     )
     pool = lab.paged.pool.KvPool(config, 40, 3, device="cpu")
     spoil(pool)
-    batch = lab.paged.batch.PagedBatch(model, pool, allocator_of(lab, 40), 3, chunk_size, attention)
-    requests = [
-        new_request(lab, prompt_of(n, seed=n), count) for n, count in ((5, 9), (19, 4), (1, 7), (18, 5))
-    ]
-    return lab.paged.batch.batch_generate_paged(batch, requests)
+    runner = lab.paged.model_runner.ModelRunner(model, pool, attention)
+    batch = lab.paged.batch.PagedBatch(runner, allocator_of(lab, 40), 3, chunk_size)
+    lengths = ((5, 9), (19, 4), (1, 7), (18, 5))
+    requests = [lab.request.Request(prompt_of(n, seed=n), max_tokens) for n, max_tokens in lengths]
+    return lab.engine_core.generate_all(batch, requests)
 
 
 def test_task_5_as_many_workers_as_numba_has_threads(lab, cpu_kernel, monkeypatch):
