@@ -1,4 +1,4 @@
-"""A walk of the block table, and which query reads which places, for a step of three sequences: from the real code."""
+"""Week 3 Day 2: a walk of the block table, and the same step as a mask over the pool, drawn from the metadata."""
 
 import numpy as np
 from matplotlib.axes import Axes

@@ -179,10 +179,7 @@ def check_raises(
     __tracebackhide__ = True
     types = exceptions if isinstance(exceptions, tuple) else (exceptions,)
     wanted = " or ".join(kind.__name__ for kind in types)
-    caught: tuple[type[BaseException], ...] = (
-        Exception,
-        *types,
-    )  # KeyboardInterrupt, if asked for, is no Exception
+    caught: tuple[type[BaseException], ...] = (Exception, *types)  # KeyboardInterrupt is no Exception
     try:
         value = call()
     except caught as error:

@@ -204,6 +204,18 @@ def test_an_error_that_must_come_is_given_back():
     check_raises((KeyError, ValueError), lambda: refuse("no"))
 
 
+def interrupt():
+    raise KeyboardInterrupt
+
+
+def test_ctrl_c_is_caught_where_it_is_expected_and_only_there():
+    assert isinstance(check_raises(KeyboardInterrupt, interrupt), KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt):
+        check_raises(ValueError, interrupt)
+    with pytest.raises(CheckFailed, match="KeyboardInterrupt expected, ValueError raised"):
+        check_raises(KeyboardInterrupt, lambda: refuse("no"))
+
+
 def test_an_error_that_does_not_come_or_is_another_is_told():
     with pytest.raises(
         CheckFailed, match=r"a top_p above 1: should be refused with ValueError; .* 3 came back"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from coursekit.checking.comparison import CheckFailed
+
 
 def all_can_end(free: int, held: Sequence[int], most: Sequence[int]) -> bool:
     """Whether each in line, the first one first, finds what it may still need, and gives back all that it holds."""
@@ -37,3 +39,14 @@ def banker_of(lab: Any, free: int, held: Sequence[int], most: Sequence[int]) -> 
 def limits_of(banker: Any, count: int) -> list[int]:
     """What each of the first `count` in line may take."""
     return [banker.limit(rank) for rank in range(count)]
+
+
+def take(banker: Any, rank: int, count: int) -> None:
+    """Pages that may go, by the oracle: the banker must let them."""
+    __tracebackhide__ = True
+    try:
+        banker.take(rank, count)
+    except ValueError as error:
+        raise CheckFailed(
+            f"take({rank}, {count}) was refused ({error}), where limit({rank}) is {banker.limit(rank)}"
+        ) from error

@@ -234,7 +234,10 @@ def test_task_3_scores_whose_exponentials_are_0_count_like_others(lab):
     step = RaggedStep.random(368, [(70, 3), (5, 1)], 16, sizes=(1, 2, 20))
     step.query[:] = 1.0
     step.keys[:] = (-20.0 - np.abs(step.keys)).astype(np.float32)
-    Launch(step).check(lab, "of scores near −170, whose exponentials are 0 in float32")
+    zeros = (
+        "each peak is −inf before the first tile; with 0 all weights become exp(−170), which is 0 in float32"
+    )
+    Launch(step).check(lab, "of scores near −170", zeros)
 
 
 def test_task_3_bfloat16_pages(lab):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from coursekit import lab as door
 from coursekit.check import check_equal, check_raises
 
-from .bankers import all_can_end, banker_of, limits_of, most_for, with_more
+from .bankers import all_can_end, banker_of, limits_of, most_for, take, with_more
 from .broken_tables import BROKEN, HELD, SOUND, check_accepted, sound
 from .decode_states import (
     Account,
@@ -305,11 +305,11 @@ def test_task_3_the_line_of_the_chapter(lab):
     """A, B, C and D hold 2, 4, 3 and 0 pages of at most 4, 9, 6 and 3; four are free."""
     banker = banker_of(lab, 4, [2, 4, 3, 0], [4, 9, 6, 3])
     check_equal(limits_of(banker, 4), [4, 2, 1, 1], name="what A, B, C and D may take")
-    banker.take(1, 1)
+    take(banker, 1, 1)
     check_equal(limits_of(banker, 4), [3, 1, 1, 1], name="what they may take after B has taken a page")
-    banker.take(3, 1)
+    take(banker, 3, 1)
     check_equal(limits_of(banker, 4), [2, 0, 0, 0], name="what they may take after D has taken one, too")
-    banker.take(0, 2)
+    take(banker, 0, 2)
     check_equal(limits_of(banker, 4), [0] * 4, name="what they may take when no page is free")
 
 
@@ -322,14 +322,14 @@ def test_task_3_two_that_hold_half_each_are_not_stranded(lab):
 def test_task_3_a_request_that_takes_costs_those_before_it_and_not_those_behind(lab):
     banker = banker_of(lab, 6, [1, 1, 1], [3, 3, 3])
     check_equal(limits_of(banker, 3), [6, 4, 4], name="what three may take: 6 free, each holds 1 and needs 3")
-    banker.take(0, 2)
+    take(banker, 0, 2)
     name = "what they may take after the first has taken 2: it gives them back before the turn of the others"
     check_equal(limits_of(banker, 3), [4, 4, 4], name=name)
     banker = banker_of(lab, 6, [1, 1, 1], [3, 3, 3])
-    banker.take(1, 2)
+    take(banker, 1, 2)
     name = "what they may take after the second has taken 2: the first has 2 fewer to spare"
     check_equal(limits_of(banker, 3), [4, 2, 2], name=name)
-    banker.take(1, 2)
+    take(banker, 1, 2)
     name = "what they may take after it has taken 2 more: the first has none to spare for those behind it"
     check_equal(limits_of(banker, 3), [2, 0, 0], name=name)
 
@@ -338,7 +338,7 @@ def test_task_3_the_first_in_line_may_take_all_that_is_free(lab):
     for free in (0, 1, 5):
         banker = banker_of(lab, free, [3], [3 + free])
         check_equal(banker.limit(0), free, name=f"what the only one may take, with {free} free")
-        banker.take(0, free)
+        take(banker, 0, free)
         check_equal(banker.limit(0), 0, name="what it may take after it has taken all")
 
 
@@ -374,9 +374,9 @@ def test_task_3_more_than_the_limit_is_refused(lab, rank, count):
 def test_task_3_the_limit_may_be_taken_and_so_may_nothing(lab):
     for rank, limit in enumerate([4, 2, 1, 1]):
         banker = banker_of(lab, 4, [2, 4, 3, 0], [4, 9, 6, 3])
-        banker.take(rank, 0)
+        take(banker, rank, 0)
         check_equal(limits_of(banker, 4), [4, 2, 1, 1], name=f"the limits after take({rank}, 0)")
-        banker.take(rank, limit)
+        take(banker, rank, limit)
         check_equal(banker.limit(rank), 0, name=f"limit({rank}) after take({rank}, {limit}), all of it")
 
 
@@ -389,7 +389,7 @@ def test_task_3_to_ask_changes_nothing(lab):
 def test_task_3_the_lists_that_it_was_given_stay_the_callers(lab):
     held, most = [2, 4, 3, 0], [4, 9, 6, 3]
     banker = lab.ragged.banker.Banker(4, held, most)
-    banker.take(1, 1)
+    take(banker, 1, 1)
     check_equal((held, most), ([2, 4, 3, 0], [4, 9, 6, 3]), name="the lists after a `take`")
     held[0], most[1] = 0, 99
     check_equal(
@@ -418,7 +418,7 @@ def test_task_3_the_limit_is_the_most_that_lets_each_one_end(most, extra, before
         name = f"what each may take, with {free} free, {held} held and at most {most}"
         check_equal(limits_of(banker, len(most)), expected, name=name)
         count = min(share, expected[rank], most[rank] - held[rank])
-        banker.take(rank, count)
+        take(banker, rank, count)
         free, held = free - count, with_more(held, rank, count)
         assert all_can_end(free, held, most), f"{free} free, held {held}, at most {most}: some can't end"
 
@@ -453,7 +453,7 @@ def test_task_3_every_request_comes_to_its_end_however_few_pages_there_are(traff
             room = (each["held"] + banker.limit(rank)) * P - each["done"]
             new = max(0, min(chunk, each["last"] - each["done"], room))
             taken = max(0, pages_needed(each["done"] + new, P) - each["held"])
-            banker.take(rank, taken)
+            take(banker, rank, taken)
             each["done"] += new
             each["held"] += taken
             free -= taken

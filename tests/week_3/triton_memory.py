@@ -83,10 +83,10 @@ class Memory:
         __tracebackhide__ = True
         for doing, (addresses, lines) in self.astray.items():
             where = "".join(f"\n  {line}" for line in lines)
+            loop = ", or does the loop over the keys go on behind the last key" if doing == "reads" else ""
             raise CheckFailed(
                 f"the kernel {doing} {len(addresses)} places in memory that belong to none of its arrays: "
-                "is a mask missing, is a number in the address wrong, or does the loop over the keys go on behind "
-                f"the last key?{where}"
+                f"is a mask missing, is a number in the address wrong{loop}?{where}"
             )
         for region in self.regions.values():
             twice = np.flatnonzero(region.written > 1)
