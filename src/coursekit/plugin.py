@@ -130,7 +130,7 @@ class TaskPlugin:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
         if report.failed and call.excinfo is not None:
-            self._failures.setdefault(item.nodeid, describe(call.excinfo.value, self._places))
+            self._failures.setdefault(item.nodeid, describe(call.excinfo.value, self._places, item.path))
         if call.when == "setup":
             self._start(item, report)
         else:

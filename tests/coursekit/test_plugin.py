@@ -250,3 +250,31 @@ def test_on_the_cpu_triton_interprets_unless_told_otherwise(tmp_path, monkeypatc
     write(course.tests / "test_outside.py", INTERPRETED)
     ran, found = run_plugin(course, "--device", "cpu", "tests/test_outside.py")
     assert [test["state"] for test in found["others"]] == ["passed"], ran.stdout
+
+
+HELPER = """# A line in front, so that
+# no line of the test has
+# the number of this one.
+from coursekit.check import check_equal
+
+
+def compare(actual):
+    check_equal(actual, 6)
+"""
+WITH_HELPER = """from week_1.helper import compare
+
+
+def test_task_1_is_compared_elsewhere(lab):
+    compare(lab.shapes.area(lab.shapes.Size(2, 3)))
+"""
+
+
+def test_a_failure_in_a_helper_is_shown_at_the_line_of_the_test(tmp_path):
+    course = make_course(tmp_path)
+    write(course.tests / "week_1/__init__.py", "")
+    write(course.tests / "week_1/helper.py", HELPER)
+    write(course.tests / "week_1/test_day_1.py", WITH_HELPER)
+    solve(course, "1.1.1")
+    change(course, "size.width * size.height ", "size.width + size.height ")
+    _, found = run_plugin(course, "tests/week_1/test_day_1.py")
+    assert found["tasks"]["1.1.1"]["tests"][0]["where"] == "tests/week_1/test_day_1.py:5"

@@ -2,28 +2,16 @@
 
 import numpy as np
 import pytest
+from shared.numbers import normal
 
 from coursekit.check import check, check_shape
 
-HIDDEN = -np.inf
-
-
-def normal(seed: int, *shape: int) -> np.ndarray:
-    """Signed random numbers that float32 holds exactly, so that both sides start from the same ones."""
-    return np.random.default_rng(seed).normal(size=shape).astype(np.float32).astype(np.float64)
+from .softmax_oracle import HIDDEN, weights_of
 
 
 def rounded_to_bfloat16(lab, x):
     """The numbers that a bfloat16 array of `x` holds."""
     return lab.numpy(lab.array(x, "bfloat16")).astype(np.float64)
-
-
-def weights_of(scores: np.ndarray) -> np.ndarray:
-    """Softmax of one row of scores; zeros where all are hidden."""
-    if np.all(scores == HIDDEN):
-        return np.zeros_like(scores)
-    exponentials = np.exp(scores - scores.max())
-    return exponentials / exponentials.sum()
 
 
 def softmax_along(x: np.ndarray, axis: int) -> np.ndarray:

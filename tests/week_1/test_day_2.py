@@ -7,15 +7,11 @@ from collections.abc import Iterable
 
 import numpy as np
 import pytest
+from shared.numbers import normal
 
 from coursekit.check import check, check_raises, check_shape, check_untouched
 
 HALF_SPLIT, INTERLEAVED = "half-split", "interleaved"
-
-
-def normal(seed: int, *shape: int) -> np.ndarray:
-    """Signed random numbers that float32 holds exactly, so that both sides start from the same ones."""
-    return np.random.default_rng(seed).normal(size=shape).astype(np.float32).astype(np.float64)
 
 
 def frequency(pair: int, D: int, base: float) -> float:

@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from shared.numbers import as_float32
 
 from coursekit.check import check, check_raises, check_shape
 
-HIDDEN = -np.inf
+from .softmax_oracle import HIDDEN, weights_of
 
 Heads = tuple[np.ndarray, np.ndarray, np.ndarray]
 
@@ -21,14 +22,6 @@ def visible(L: int, S: int, shift: int = 0) -> np.ndarray:
             if j <= S - L + i + shift:
                 mask[i, j] = 0.0
     return mask
-
-
-def weights_of(scores: np.ndarray) -> np.ndarray:
-    """Softmax of one row of scores; zeros where all are hidden."""
-    if np.all(scores == HIDDEN):
-        return np.zeros_like(scores)
-    exponentials = np.exp(scores - scores.max())
-    return exponentials / exponentials.sum()
 
 
 def grouped(
@@ -52,11 +45,6 @@ def grouped(
                 scores = key[b, share(h)] @ query[b, h, i] * scale + mask[b, h, i]
                 out[b, h, i] = weights_of(scores) @ value[b, share(h)]
     return out
-
-
-def as_float32(x: np.ndarray) -> np.ndarray:
-    """The numbers that the learner's code will see, in float64 for the oracle."""
-    return x.astype(np.float32).astype(np.float64)
 
 
 def random_heads(seed: int, H: int = 8, Hkv: int = 2, L: int = 5, S: int = 7) -> Heads:

@@ -6,19 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from shared.numbers import as_float32, normal
 
 from coursekit.check import check, check_equal, check_shape
 
 Suspects = dict[str, Callable[[], np.ndarray]]
-
-
-def as_float32(x: np.ndarray) -> np.ndarray:
-    """The numbers that the learner's code will see, in float64 for the oracle."""
-    return x.astype(np.float32).astype(np.float64)
-
-
-def normal(seed: int, *shape: int) -> np.ndarray:
-    return as_float32(np.asarray(np.random.default_rng(seed).normal(size=shape)))
 
 
 def rms_norm(x: np.ndarray, weight: np.ndarray, eps: float = 1e-6) -> np.ndarray:

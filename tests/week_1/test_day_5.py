@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from shared.models import real_model
+from shared.numbers import normal
 
 from coursekit.check import check, check_equal, check_raises, check_untouched
 
@@ -15,10 +17,6 @@ from .numpy_model import FAMILIES, HKV, LAYERS, B, D, E, H, L, V
 
 S = 7  # keys: more than the L queries
 LAYER = "blocks.1"
-
-
-def normal(seed: int, *shape: int) -> np.ndarray:
-    return np.random.default_rng(seed).normal(size=shape).astype(np.float32).astype(np.float64)
 
 
 def check_deep(actual: Any, expected: np.ndarray, **options: Any) -> None:
@@ -64,10 +62,7 @@ def attention_layer(lab: Any, family: str, block: str = LAYER) -> Any:
 
 def transformer(lab: Any, family: str = "llama") -> tuple[Any, dict[str, np.ndarray]]:
     """A tiny model and its tensors in NumPy."""
-    config = lab.config.ModelConfig(**oracle.config_fields(family))
-    tensors = oracle.random_tensors(family)
-    weights = lab.weights.Weights(config, {name: lab.array(values) for name, values in tensors.items()})
-    return lab.model.Transformer(config, weights), tensors
+    return real_model(lab, family), oracle.random_tensors(family)
 
 
 # Task 1: the seam

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shared.models import real_model
 
 from coursekit import lab as door
 from coursekit.check import check, check_equal, check_raises
@@ -174,9 +175,7 @@ def test_task_2_two_requests_side_by_side_do_not_mix(lab):
 
 
 def test_task_2_with_the_model_of_day_5(lab):
-    config = lab.config.ModelConfig(**numpy_model.config_fields("qwen2"))
-    tensors = numpy_model.random_tensors("qwen2")
-    weights = lab.weights.Weights(config, {name: lab.array(values) for name, values in tensors.items()})
+    model, tensors = real_model(lab, "qwen2"), numpy_model.random_tensors("qwen2")
     prompt, expected = [30, 4, 17, 8], list[int]()
     for _ in range(6):
         ids = np.array([prompt + expected])
@@ -185,7 +184,6 @@ def test_task_2_with_the_model_of_day_5(lab):
         best, second = np.sort(scores)[::-1][:2]
         assert best - second > 1e-2, "this test needs a model that is sure of its next token"
         expected.append(int(np.argmax(scores)))
-    model = lab.model.Transformer(config, weights)
     check_equal(list(islice(generate(lab, model, prompt, 6), 6)), expected, name="the tokens generated")
 
 

@@ -8,16 +8,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from shared.numbers import normal
 
 # No two sizes are equal, and H·D is not E, so that a mixed-up axis can't pass.
 E, H, HKV, D, F, V, LAYERS = 20, 6, 2, 8, 28, 37, 3
 MAX_POSITIONS = 40
 ROPE_BASE = 500.0
-
-
-def normal(seed: int, *shape: int) -> np.ndarray:
-    """Random numbers of both signs that float32 holds exactly."""
-    return np.random.default_rng(seed).normal(size=shape).astype(np.float32).astype(np.float64)
 
 
 def mask_of_batch(L: int, lengths: Sequence[int], S: int) -> np.ndarray:

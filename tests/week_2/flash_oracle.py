@@ -3,15 +3,11 @@
 from collections.abc import Callable
 
 import numpy as np
+from shared.numbers import as_float32
 
 HIDDEN = -np.inf
 
 Heads = tuple[np.ndarray, np.ndarray, np.ndarray]
-
-
-def as_float32(x: np.ndarray) -> np.ndarray:
-    """The numbers that the learner's code will see, in float64 for the oracle."""
-    return x.astype(np.float32).astype(np.float64)
 
 
 def causal(L: int, S: int, shift: int = 0) -> np.ndarray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from shared.numbers import as_float32, normal
 from week_1.caches import attention_oracle
 from week_1.numpy_model import HKV, H
 
@@ -14,7 +15,7 @@ B, D = 2, 8
 def tokens(length: int, seed: int = 21, batch: int = B, size: int = D) -> tuple[np.ndarray, np.ndarray]:
     """Keys and values [B, Hkv, L, D] that float32 holds exactly, no two of them equal."""
     rng = np.random.default_rng(seed)
-    both = rng.normal(size=(2, batch, HKV, length, size)).astype(np.float32).astype(np.float64)
+    both = as_float32(rng.normal(size=(2, batch, HKV, length, size)))
     return both[0], both[1]
 
 
@@ -65,5 +66,5 @@ def isolated(L: int, S: int) -> np.ndarray:
 def whole_sequence(length: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Queries, keys and values of a sequence, and what attention over all of it at once gives."""
     keys, values = tokens(length)
-    query = np.random.default_rng(5).normal(size=(B, H, length, D)).astype(np.float32).astype(np.float64)
+    query = normal(5, B, H, length, D)
     return query, keys, values, attention_oracle(query, keys, values, 0.4, causal(length, length))

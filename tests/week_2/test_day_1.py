@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shared.models import real_model
 from week_1 import numpy_model
 from week_1.scripted import ScriptedModel
 
@@ -501,16 +502,13 @@ def test_task_4_whatever_is_asked_for_the_tokens_are_those_of_recomputing(
 
 @pytest.mark.parametrize("family", sorted(numpy_model.FAMILIES))
 def test_task_4_with_the_model_of_week_1(lab, family):
-    config = lab.config.ModelConfig(**numpy_model.config_fields(family))
-    tensors = numpy_model.random_tensors(family)
-    weights = lab.weights.Weights(config, {name: lab.array(values) for name, values in tensors.items()})
+    model, tensors = real_model(lab, family), numpy_model.random_tensors(family)
     ids, seen = [30, 4, 17, 8], []
 
     def sample(logits, token_ids):
         seen.append(lab.numpy(logits))
         return lab.generate.greedy(logits, token_ids)
 
-    model = lab.model.Transformer(config, weights)
     actual = list(islice(lab.generate.generate(model, list(ids), 6, sample=sample), 6))
     for n, token in enumerate(actual):
         states = numpy_model.hidden(tensors, np.array([ids]), np.arange(len(ids))[None])

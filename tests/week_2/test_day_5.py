@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from week_1 import numpy_model
+from shared.models import real_model
 from week_1.caches import attention_oracle
 
 from coursekit.check import check, check_equal, check_raises, check_untouched
@@ -400,11 +400,7 @@ def test_task_5_few_tokens_go_to_the_kernel_and_many_to_flash_attention(lab, mon
 
 
 def test_task_5_generation_gives_the_same_tokens(lab):
-    config = lab.config.ModelConfig(**numpy_model.config_fields("llama"))
-    tensors = numpy_model.random_tensors("llama")
-    model = lab.model.Transformer(
-        config, lab.weights.Weights(config, {name: on_cpu(lab, x) for name, x in tensors.items()})
-    )
+    model = real_model(lab, "llama", lambda x: on_cpu(lab, x))
     for prompt in ([30, 4, 17, 8], [5], list(range(12))):
         full, fused = (
             list(lab.generate.generate(model, prompt, 12, make_cache=make))

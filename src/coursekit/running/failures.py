@@ -115,10 +115,10 @@ class Places:
         return path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else path.name
 
 
-def describe(error: BaseException, places: Places) -> Failure:
-    """Say what ``error``, raised in a test, means."""
+def describe(error: BaseException, places: Places, test: Path | None = None) -> Failure:
+    """Say what ``error``, raised in a test of the file ``test``, means."""
     frames = traceback.extract_tb(error.__traceback__)
-    line = next((frame.lineno for frame in reversed(frames) if places.is_test(frame.filename)), None)
+    line = next((frame.lineno for frame in reversed(frames) if Path(frame.filename) == test), None)
     stub = reached_stub(error)
     if stub is not None:
         return Failure(TaskState.NOT_STARTED, "", stub, line)
