@@ -17,17 +17,17 @@ def all_can_end(free: int, held: Sequence[int], most: Sequence[int]) -> bool:
     return True
 
 
-def with_more(held: Sequence[int], rank: int, count: int) -> list[int]:
+def with_more(held: Sequence[int], ahead: int, count: int) -> list[int]:
     """What each holds when one of them has taken pages."""
-    return [holds + count * (n == rank) for n, holds in enumerate(held)]
+    return [holds + count * (n == ahead) for n, holds in enumerate(held)]
 
 
-def most_for(free: int, held: Sequence[int], most: Sequence[int], rank: int) -> int:
+def most_for(free: int, held: Sequence[int], most: Sequence[int], ahead: int) -> int:
     """The most pages that may go to one of them, so that each can still end."""
     return max(
         count
         for count in range(free + 1)
-        if count == 0 or all_can_end(free - count, with_more(held, rank, count), most)
+        if count == 0 or all_can_end(free - count, with_more(held, ahead, count), most)
     )
 
 
@@ -38,15 +38,15 @@ def banker_of(lab: Any, free: int, held: Sequence[int], most: Sequence[int]) -> 
 
 def limits_of(banker: Any, count: int) -> list[int]:
     """What each of the first `count` in line may take."""
-    return [banker.limit(rank) for rank in range(count)]
+    return [banker.limit(ahead) for ahead in range(count)]
 
 
-def take(banker: Any, rank: int, count: int) -> None:
+def take(banker: Any, ahead: int, count: int) -> None:
     """Pages that may go, by the oracle: the banker must let them."""
     __tracebackhide__ = True
     try:
-        banker.take(rank, count)
+        banker.take(ahead, count)
     except ValueError as error:
         raise CheckFailed(
-            f"take({rank}, {count}) was refused ({error}), where limit({rank}) is {banker.limit(rank)}"
+            f"take({ahead}, {count}) was refused ({error}), where limit({ahead}) is {banker.limit(ahead)}"
         ) from error

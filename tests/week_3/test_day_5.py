@@ -363,21 +363,21 @@ def test_task_3_an_empty_line_is_no_fault(lab):
     banker_of(lab, 5, [], [])
 
 
-@pytest.mark.parametrize(("rank", "count"), [(0, 5), (1, 3), (2, 2), (3, 2), (0, -1), (2, -1)])
-def test_task_3_more_than_the_limit_is_refused(lab, rank, count):
+@pytest.mark.parametrize(("ahead", "count"), [(0, 5), (1, 3), (2, 2), (3, 2), (0, -1), (2, -1)])
+def test_task_3_more_than_the_limit_is_refused(lab, ahead, count):
     banker = banker_of(lab, 4, [2, 4, 3, 0], [4, 9, 6, 3])
-    name = f"take({rank}, {count}), where the limits are 4, 2, 1 and 1"
-    check_raises(ValueError, lambda: banker.take(rank, count), name=name)
+    name = f"take({ahead}, {count}), where the limits are 4, 2, 1 and 1"
+    check_raises(ValueError, lambda: banker.take(ahead, count), name=name)
     check_equal(limits_of(banker, 4), [4, 2, 1, 1], name="the limits after the refusal")
 
 
 def test_task_3_the_limit_may_be_taken_and_so_may_nothing(lab):
-    for rank, limit in enumerate([4, 2, 1, 1]):
+    for ahead, limit in enumerate([4, 2, 1, 1]):
         banker = banker_of(lab, 4, [2, 4, 3, 0], [4, 9, 6, 3])
-        take(banker, rank, 0)
-        check_equal(limits_of(banker, 4), [4, 2, 1, 1], name=f"the limits after take({rank}, 0)")
-        take(banker, rank, limit)
-        check_equal(banker.limit(rank), 0, name=f"limit({rank}) after take({rank}, {limit}), all of it")
+        take(banker, ahead, 0)
+        check_equal(limits_of(banker, 4), [4, 2, 1, 1], name=f"the limits after take({ahead}, 0)")
+        take(banker, ahead, limit)
+        check_equal(banker.limit(ahead), 0, name=f"limit({ahead}) after take({ahead}, {limit}), all of it")
 
 
 def test_task_3_to_ask_changes_nothing(lab):
@@ -408,18 +408,18 @@ def test_task_3_the_limit_is_the_most_that_lets_each_one_end(most, extra, before
     lab, total = door.active(), max(most) + extra
     free, held = total, [0 for _ in most]
     for number, share in before:  # what happened before this step: pages that may go, found by trying
-        rank = number % len(most)
-        count = min(share, most[rank] - held[rank], most_for(free, held, most, rank))
-        free, held = free - count, with_more(held, rank, count)
+        ahead = number % len(most)
+        count = min(share, most[ahead] - held[ahead], most_for(free, held, most, ahead))
+        free, held = free - count, with_more(held, ahead, count)
     banker = banker_of(lab, free, held, most)
     for number, share in [(0, 0), *now]:
-        rank = number % len(most)
+        ahead = number % len(most)
         expected = [most_for(free, held, most, n) for n in range(len(most))]
         name = f"what each may take, with {free} free, {held} held and at most {most}"
         check_equal(limits_of(banker, len(most)), expected, name=name)
-        count = min(share, expected[rank], most[rank] - held[rank])
-        take(banker, rank, count)
-        free, held = free - count, with_more(held, rank, count)
+        count = min(share, expected[ahead], most[ahead] - held[ahead])
+        take(banker, ahead, count)
+        free, held = free - count, with_more(held, ahead, count)
         assert all_can_end(free, held, most), f"{free} free, held {held}, at most {most}: some can't end"
 
 
@@ -448,12 +448,12 @@ def test_task_3_every_request_comes_to_its_end_however_few_pages_there_are(traff
         what = f"{free} pages of {P} free, in line {line}"
         banker = banker_of(lab, free, [each["held"] for each in line], [each["most"] for each in line])
         brought = 0
-        for rank in (number for number in order if number < len(line)):
-            each = line[rank]
-            room = (each["held"] + banker.limit(rank)) * P - each["done"]
+        for ahead in (number for number in order if number < len(line)):
+            each = line[ahead]
+            room = (each["held"] + banker.limit(ahead)) * P - each["done"]
             new = max(0, min(chunk, each["last"] - each["done"], room))
             taken = max(0, pages_needed(each["done"] + new, P) - each["held"])
-            take(banker, rank, taken)
+            take(banker, ahead, taken)
             each["done"] += new
             each["held"] += taken
             free -= taken

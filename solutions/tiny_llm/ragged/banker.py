@@ -35,29 +35,29 @@ class Banker:
             self.spare.append(free + before - (needs - holds))
             before += holds
 
-    def limit(self, rank: int) -> int:
+    def limit(self, ahead: int) -> int:
         """How many pages a request may take now: they are free, and every request before it can spare them.
 
         It changes nothing.
 
         Args:
-            rank: how many requests stand before it in line; 0 for the oldest.
+            ahead: how many requests stand before it in line; 0 for the oldest.
         """
-        return min([self.free, *self.spare[:rank]])
+        return min([self.free, *self.spare[:ahead]])
 
-    def take(self, rank: int, count: int) -> None:
+    def take(self, ahead: int, count: int) -> None:
         """Note that a request takes ``count`` pages, at most its limit.
 
         The requests behind it lose nothing: it gives the pages back before their turn comes.
 
         Args:
-            rank: how many requests stand before it in line.
+            ahead: how many requests stand before it in line.
             count: how many pages.
 
         Raises:
             ValueError: they are more than its limit, or fewer than 0; nothing has changed.
         """
-        if not 0 <= count <= self.limit(rank):
-            raise ValueError(f"request {rank} in line may take 0 to {self.limit(rank)} pages, not {count}")
+        if not 0 <= count <= self.limit(ahead):
+            raise ValueError(f"request {ahead} in line may take 0 to {self.limit(ahead)} pages, not {count}")
         self.free -= count
-        self.spare[:rank] = [spare - count for spare in self.spare[:rank]]
+        self.spare[:ahead] = [spare - count for spare in self.spare[:ahead]]

@@ -13,10 +13,12 @@ from tiny_llm.request import Request
 
 
 class SamplingState:
-    """The logical side of a batch of B seats: in each a request, or None.
+    """The scheduler of a batch of B seats: which request is in which seat, and how many tokens each brings to a step.
 
-    The decode state is the physical side of the same seats. Each request runs on the sequence of its own seat, and
-    brings its own way of sampling and its own end tokens.
+    The decode state holds the pages of the same seats. Each request runs on the sequence of its own seat, and brings
+    its own way of sampling and its own end tokens: nothing is sampled here.
+
+    Source: the names are simply's.
     """
 
     def __init__(self, decode_state: DecodeState, max_positions: int) -> None:
@@ -92,12 +94,12 @@ class SamplingState:
         most = [pages_for(most_tokens(running.request, self.max_positions), P) for _, running in line]
         banker = Banker(len(self.decode_state.available_page_indices), held, most)
         lens = [0] * len(self.seats)
-        for rank, (seat, running) in sorted(enumerate(line), key=lambda each: not each[1][1].decoding):
+        for ahead, (seat, running) in sorted(enumerate(line), key=lambda each: not each[1][1].decoding):
             past = running.sequence.length
-            room = (held[rank] + banker.limit(rank)) * P - past
+            room = (held[ahead] + banker.limit(ahead)) * P - past
             lens[seat] = min(running.due, token_budget, room)
             token_budget -= lens[seat]
-            banker.take(rank, max(0, pages_for(past + lens[seat], P) - held[rank]))
+            banker.take(ahead, max(0, pages_for(past + lens[seat], P) - held[ahead]))
         return lens
 
     def ragged_issue_tokens(self, lens: Sequence[int]) -> list[int]:

@@ -29,23 +29,23 @@ class Banker:
         """
         raise NotImplementedError("Week 3 Day 5 Task 3: The banker")
 
-    def limit(self, rank: int) -> int:
+    def limit(self, ahead: int) -> int:
         """How many pages a request may take now: they are free, and every request before it can spare them.
 
         It changes nothing.
 
         Args:
-            rank: how many requests stand before it in line; 0 for the oldest.
+            ahead: how many requests stand before it in line; 0 for the oldest.
         """
         raise NotImplementedError("Week 3 Day 5 Task 3: The banker")
 
-    def take(self, rank: int, count: int) -> None:
+    def take(self, ahead: int, count: int) -> None:
         """Note that a request takes ``count`` pages, at most its limit.
 
         The requests behind it lose nothing: it gives the pages back before their turn comes.
 
         Args:
-            rank: how many requests stand before it in line.
+            ahead: how many requests stand before it in line.
             count: how many pages.
 
         Raises:

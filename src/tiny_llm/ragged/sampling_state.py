@@ -13,10 +13,12 @@ from tiny_llm.request import Request
 
 
 class SamplingState:
-    """The logical side of a batch of B seats: in each a request, or None.
+    """The scheduler of a batch of B seats: which request is in which seat, and how many tokens each brings to a step.
 
-    The decode state is the physical side of the same seats. Each request runs on the sequence of its own seat, and
-    brings its own way of sampling and its own end tokens.
+    The decode state holds the pages of the same seats. Each request runs on the sequence of its own seat, and brings
+    its own way of sampling and its own end tokens: nothing is sampled here.
+
+    Source: the names are simply's.
     """
 
     def __init__(self, decode_state: DecodeState, max_positions: int) -> None:
