@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from week_1 import numpy_model
-from week_2.continuous import prompt_of
-from week_2.reading_model import alone
+from week_2.continuous import new_request
 
 from coursekit.check import check_equal
 
 from .batch_model import RaggedModel, storage_for
 from .pages import allocator_of, check_all_free, pages_needed, spoil
 from .planned_steps import check_all_can_end, check_plan, line_of, planned, situation
-
-
-def new_request(
-    lab: Any,
-    prompt: Sequence[int],
-    max_tokens: int,
-    end_ids: Collection[int] = (),
-    output: Sequence[int] = (),
-    **options: Any,
-) -> Any:
-    """A request that has generated `output` already."""
-    request = lab.request.Request(prompt, max_tokens, end_ids, **options)
-    request.token_ids.extend(output)
-    return request
 
 
 def state_of(lab: Any, *, seats: int = 3, pages: int = 40, P: int = 3, limit: int = 64) -> Any:
@@ -261,22 +246,7 @@ def real_batch(lab: Any, model: Any, *, seats: int, pages: int, P: int, budget: 
     return watched(lab)(lab.paged.model_runner.ModelRunner(model, pool), decode_state, budget)
 
 
-def wanted_of(requests: Sequence[Any], limit: int = 1000) -> list[list[int]]:
-    """What each request gets alone, with greedy sampling."""
-    return [alone(each.prompt_ids, each.max_tokens, each.end_ids, limit) for each in requests]
-
-
 def fits(request: Any, limit: int, pages: int, P: int) -> bool:
     """Whether a request can run at all."""
     n = request.prompt_len
     return 0 < n < limit and pages_needed(min(n + request.max_tokens, limit) - 1, P) <= pages
-
-
-LENGTHS = (3, 17, 1, 4, 5, 30, 2, 8, 6)
-COUNTS = (9, 2, 20, 1, 5, 6, 13, 0, 3)
-
-
-def many(lab: Any) -> list[Any]:
-    """Nine requests of very different lengths; the eighth asks for nothing."""
-    pairs = zip(LENGTHS, COUNTS, strict=True)
-    return [new_request(lab, prompt_of(length, seed=i), count) for i, (length, count) in enumerate(pairs)]

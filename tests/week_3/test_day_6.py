@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from week_1 import numpy_model
-from week_2.continuous import prompt_of
+from week_2.continuous import new_request, prompt_of
 from week_2.reading_model import V, alone, best, fingerprints
 
 from coursekit import lab as door
@@ -25,15 +25,13 @@ from .mixed_batches import (
     fits,
     leave,
     lens_in,
-    many,
-    new_request,
     real_batch,
     real_model,
     run_all,
     seat,
     state_of,
-    wanted_of,
 )
+from .paged_batches import many, wanted_of
 from .pages import pages_needed
 
 QUICK = settings(max_examples=60, deadline=None, derandomize=True, database=None, report_multiple_bugs=False)
