@@ -40,23 +40,23 @@ def numbers_of_bits(step: RaggedStep, x: np.ndarray) -> np.ndarray:
 
 
 def check_load(cpu_kernel: Any, step: RaggedStep, start: int, stop: int) -> None:
-    """Have the values of a sequence brought to a tile; whatever stands behind them there stays."""
+    """Have the values of a sequence brought to a tile; what stands behind them there stays."""
     __tracebackhide__ = True
     pages, table, P = step.values, padded(step.tables[0], step.P), step.P
     Hkv, D = pages.shape[2:]
     tile = np.full((Hkv, TILE, D), FILL, np.float32)
     cpu_kernel.load_tile(stored(pages, step.dtype), table, start, stop, tile)
     flat, positions = pages.reshape(-1, Hkv, D), np.arange(start, stop)
-    pages, places = table[positions // P], positions % P
+    numbers, offsets = table[positions // P], positions % P
 
     def tile_of(rows: np.ndarray) -> np.ndarray:
         return np.concatenate([rows.swapaxes(0, 1), np.full((Hkv, TILE - len(rows), D), FILL)], axis=1)
 
-    right = flat[pages * P + places]
+    right = flat[numbers * P + offsets]
     wrong = {
-        "a page's number was taken for a slot: it stands for P slots": flat[pages + places],
-        "the place in the page, position % P, was left out": flat[pages * P],
-        "the table was not asked: position p does not lie in slot p": flat[positions % len(flat)],
+        "a page's number was taken for a place: it stands for P places": flat[numbers + offsets],
+        "the offset in the page, position % P, was left out": flat[numbers * P],
+        "the table was not asked: position p does not lie in place p": flat[positions % len(flat)],
         "the table was read from its beginning, whatever `start`": flat[
             table[(positions - start) // P] * P + (positions - start) % P
         ],
@@ -66,7 +66,7 @@ def check_load(cpu_kernel: Any, step: RaggedStep, start: int, stop: int) -> None
     beyond = np.arange(start, start + TILE)
     wrong["the tile goes on behind `stop`"] = flat[table[beyond // P] * P + beyond % P]
     if step.dtype != "float32":
-        wrong[BITS] = numbers_of_bits(step, flat)[pages * P + places]
+        wrong[BITS] = numbers_of_bits(step, flat)[numbers * P + offsets]
     check_numpy(
         tile,
         tile_of(right),

@@ -14,7 +14,7 @@ from coursekit.check import check_equal, check_raises
 
 PAGE_SIZES = (1, 3, 16)
 LAYERS, N = 4, 7
-UNUSED = "a place was read that holds no token of this sequence; the test has put NaN into all of those"
+UNUSED = "a place was read that holds no token of this sequence; the test has put NaN into all such places"
 
 
 def allocator_of(lab: Any, num_pages: int) -> Any:
@@ -35,10 +35,10 @@ def in_use(allocator: Any) -> dict[int, int]:
 
 
 def check_all_free(allocator: Any, *, when: str) -> None:
-    """Nobody holds a page, and each is on the free list."""
+    """No page is held, and each is on the free list."""
     __tracebackhide__ = True
     kept = in_use(allocator)
-    assert not kept, f"{when}, nobody needs a page any more; not given back: {', '.join(map(str, kept))}"
+    assert not kept, f"{when}, no page is needed any more; not given back: {', '.join(map(str, kept))}"
     everything = list(range(1, allocator.num_pages))
     check_equal(sorted(allocator.free_pages), everything, name=f"the free pages {when}")
 
@@ -70,9 +70,9 @@ def pages_needed(tokens: int, page_size: int) -> int:
 
 def place_of(pages: Sequence[int], position: int, page_size: int) -> int:
     """By counting: walk through the pages, token by token."""
-    places = [(page, place) for page in pages for place in range(page_size)]
-    page, place = places[position]
-    return page * page_size + place
+    tokens = [(page, offset) for page in pages for offset in range(page_size)]
+    page, offset = tokens[position]
+    return page * page_size + offset
 
 
 def filled(lab: Any, P: int, dtype: str = "float32") -> tuple[Any, np.ndarray, np.ndarray]:
@@ -84,7 +84,7 @@ def filled(lab: Any, P: int, dtype: str = "float32") -> tuple[Any, np.ndarray, n
 
 
 def written(old: np.ndarray, layer: int, places: list[int], new: np.ndarray) -> np.ndarray:
-    """The whole of the pool's keys or values after a write, page and place counted by hand."""
+    """The whole of the pool's keys or values after a write, page and offset counted by hand."""
     pool = old.copy()
     P = old.shape[2]
     for place, token in zip(places, new, strict=True):
@@ -108,7 +108,7 @@ class Account:
         self.held: dict[int, int] = {}
 
     def allocate(self, count: int) -> None:
-        """Taken, if there are so many; refused if not."""
+        """Taken, if that number is free; refused if not."""
         free = self.allocator.num_pages - 1 - len(self.held)
         if count > free:
             too_many = self.lab.paged.allocator.OutOfPages
@@ -146,7 +146,7 @@ class Account:
         return list(dict.fromkeys(held[number % len(held)] for number in numbers)) if held else []
 
     def free_everything(self) -> None:
-        """One reference after the other, until nobody holds anything."""
+        """One reference after the other, until no page is held."""
         while self.held:
             self.free(list(self.held))
         check_all_free(self.allocator, when="after every reference was given up")

@@ -17,12 +17,12 @@ from .pages import UNUSED, allocator_of, pool_of
 class PagingModel(CachingModel):
     """Wants `script` after the prompt; every layer writes its keys and values and checks all that come back.
 
-    `blocks` holds how many blocks the sequence had in each call of `hidden`.
+    `pages` holds how many pages the sequence had in each call of `hidden`.
     """
 
     def __init__(self, lab: Any, prompt_length: int, script: Sequence[int], max_positions: int = 40) -> None:
         super().__init__(lab, prompt_length, script, max_positions)
-        self.blocks: list[int] = []
+        self.pages: list[int] = []
         self.fails_at: int | None = None  # the call of `hidden` that ends with a KeyError
 
     def hidden(self, tokens: Any, positions: Any, caches: Any = None) -> Any:
@@ -31,7 +31,7 @@ class PagingModel(CachingModel):
         states = super().hidden(tokens, positions, caches)
         for layer, cache in enumerate(self.caches):
             self._run(layer, cache, before)
-        self.blocks.append(len(self.caches[0].sequence.blocks))
+        self.pages.append(len(self.caches[0].sequence.pages))
         if self.fails_at == len(self.calls) - 1:
             raise KeyError("the model failed, as the test wanted it to")
         return states
@@ -48,9 +48,9 @@ class PagingModel(CachingModel):
             f"when layer {layer} runs, the sequence's length is {sequence.length}, and {before} tokens are in the "
             "pool: it advances once a step, after the model has run"
         )
-        room = len(sequence.blocks) * sequence.page_size
+        room = len(sequence.pages) * sequence.page_size
         assert room >= len(self.known), (
-            f"the model runs on token {len(self.known) - 1}, and there are blocks for {room} tokens: reserve first"
+            f"the model runs on token {len(self.known) - 1}, and there are pages for {room} tokens: reserve first"
         )
         keys, values = keys_and_values(self.known, layer)
         new = [self.lab.array(part[:, :, before:]) for part in (keys, values)]

@@ -1,12 +1,12 @@
 """Checks of any function that is called like `paged_attention`: random steps over a pool, against a dense oracle.
 
-The blocks of a sequence lie anywhere; every slot that holds none of its tokens is NaN: free blocks, what is left of
-a last block, the null block, the layer before. The metadata is made by hand: of the learner's code nothing is needed
+The pages of a sequence lie anywhere; every place that holds none of its tokens is NaN: free pages, the rest of a
+last page, the null page, the layer before. The metadata is made by hand: of the learner's code nothing is needed
 but the dataclass `ForwardMeta`, and `merge_attention` for what is merged.
 
     step = RaggedStep.random(7, CASES["one prompt"](P), P)
     check_step(lab, attention, step)                        # attention(query, keys, values, meta, scale, causal)
-    check_merged(lab, attention, step, blocks=2)
+    check_merged(lab, attention, step, pages=2)
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ CASES: dict[str, Callable[[int], Lengths]] = {
 
 @st.composite
 def random_steps(draw: Any, dtype: str = "float32", sizes: tuple[int, int, int] = (HKV, G, D)) -> RaggedStep:
-    """Any step: one to five sequences, any past, any blocks, front blocks shared or not."""
+    """Any step: one to five sequences, any past, any pages, front pages shared or not."""
     P, shared = draw(st.sampled_from([1, 2, 3, 5, 16])), draw(st.integers(0, 2))
     pairs = st.tuples(st.integers(0, 20), st.integers(1, 6))
     lengths = [(past + new, new) for past, new in draw(st.lists(pairs, min_size=1, max_size=5))]
@@ -104,7 +104,7 @@ def check_merged(
     lab: Any,
     attention: Attention,
     step: RaggedStep,
-    blocks: int,
+    pages: int,
     *,
     name: str = "paged attention",
     rtol: float | None = None,
@@ -113,17 +113,17 @@ def check_merged(
 ) -> None:
     """Attend to the front of each past without the causal rule, to the rest with it, and merge: the whole.
 
-    Arguments as in :func:`check_step`; `blocks` is how many blocks at most go into the first part. The merging is
-    `merge_attention` of Day 3.2.
+    Arguments as in :func:`check_step`; `pages` is how many pages of each past go into the first part at most. The
+    merging is `merge_attention` of Day 3.2.
     """
     __tracebackhide__ = True
     parts = []
-    for part, causal in zip(step.cut(blocks), (False, True), strict=True):
+    for part, causal in zip(step.cut(pages), (False, True), strict=True):
         actual = attention(*part.arguments(lab, device), part.meta(lab, device), part.scale, causal)
         parts.append(pair_of(actual, name))
     out, lse = pair_of(lab.paged.attention.merge_attention(parts), "merge_attention")
     wanted = step.expected()
-    where = f"of two parts, the first of at most {blocks} blocks, {outline(step)}"
+    where = f"of two parts, the first of at most {pages} pages, {outline(step)}"
     options: dict[str, Any] = {"rtol": rtol, "atol": atol, "nan": UNUSED}
     check(out, wanted[0], name=f"{name} {where}", axes="T H D", dtype=step.dtype, **options)
     check(lse, wanted[1], name=f"the log-sum-exp {where}", axes="T H", **options)

@@ -1,4 +1,4 @@
-"""Several sequences over the blocks of a pool, random and dense: the numbers behind `ragged.py`, and the oracle."""
+"""Several sequences over the pages of a pool, random and dense: the numbers behind `ragged.py`, and the oracle."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from week_2.decode_oracle import NAN, random_numbers
 
-from .pages import pages_needed, slot_of
+from .pages import pages_needed, place_of
 
 HKV, G, D = 2, 3, 8
 NOTHING = -np.inf
@@ -37,7 +37,7 @@ WRONG_RULES: dict[str, Seen] = {
     "the causal rule holds only where q_len == kv_len: in a chunk, tokens see the future": (
         lambda i, L, S: i + 1 if L == S else S
     ),
-    "nobody is masked: tokens see the future": everything,
+    "there is no mask: tokens see the future": everything,
     "a token doesn't see itself": lambda i, L, S: max(0, S - L + i),
     "a token sees the one after it": lambda i, L, S: min(S, max(0, S - L + i + 2)),
 }
@@ -70,7 +70,7 @@ class RaggedStep:
     query: np.ndarray  # [T, H, D]
     keys: np.ndarray  # [N, P, Hkv, D], NaN where nothing is
     values: np.ndarray
-    tables: list[list[int]]  # the blocks of each sequence
+    tables: list[list[int]]  # the pages of each sequence
     q_lens: list[int]
     kv_lens: list[int]
     scale: float
@@ -89,16 +89,16 @@ class RaggedStep:
         spare: int = 3,
         sizes: tuple[int, int, int] = (HKV, G, D),
     ) -> RaggedStep:
-        """Random numbers in random blocks of P tokens.
+        """Random numbers in random pages of P tokens.
 
         Args:
-            seed: of the random numbers and of the order of the blocks.
+            seed: of the random numbers and of the order of the pages.
             lengths: of each sequence, its keys (past and new) and its queries.
-            P: tokens a block.
-            shared: the first so many blocks are the same in all sequences, as far as their pasts fill them.
+            P: tokens per page.
+            shared: how many pages at the front are the same in all sequences, as far as their pasts fill them.
             dtype: "float32" or "bfloat16".
             scale: what to multiply the scores by.
-            spare: blocks that nobody has.
+            spare: pages that belong to no sequence.
             sizes: Hkv, query heads to each, D.
         """
         rng = np.random.default_rng(seed)
@@ -112,11 +112,11 @@ class RaggedStep:
         tables = [common[:n] + [next(free) for _ in range(m)] for n, m in zip(same, own, strict=True)]
         heads, group, size = sizes
         query = random_numbers(seed + 1, sum(q_lens), heads * group, size, dtype=dtype)
-        pages = [random_numbers(seed + n, N, P, heads, size, dtype=dtype) for n in (2, 3)]
-        held = {slot_of(table, p, P) for table, kv in zip(tables, kv_lens, strict=True) for p in range(kv)}
-        for array in pages:
-            array.reshape(N * P, heads, size)[[slot for slot in range(N * P) if slot not in held]] = NAN
-        return cls(query, pages[0], pages[1], tables, q_lens, kv_lens, scale, dtype)
+        arrays = [random_numbers(seed + n, N, P, heads, size, dtype=dtype) for n in (2, 3)]
+        held = {place_of(table, p, P) for table, kv in zip(tables, kv_lens, strict=True) for p in range(kv)}
+        for array in arrays:
+            array.reshape(N * P, heads, size)[[place for place in range(N * P) if place not in held]] = NAN
+        return cls(query, *arrays, tables, q_lens, kv_lens, scale, dtype)
 
     @property
     def P(self) -> int:
@@ -128,18 +128,18 @@ class RaggedStep:
 
     def meta(self, lab: Any, device: str | None = None) -> Any:
         """The step's ForwardMeta."""
-        places = [
+        positions = [
             [max(0, kv - q + i) for i in range(q)] for kv, q in zip(self.kv_lens, self.q_lens, strict=True)
         ]
-        slots = [
-            [slot_of(table, p, self.P) if p < kv else 0 for p in row]
-            for table, kv, row in zip(self.tables, self.kv_lens, places, strict=True)
+        places = [
+            [place_of(table, p, self.P) if p < kv else 0 for p in row]
+            for table, kv, row in zip(self.tables, self.kv_lens, positions, strict=True)
         ]
         width = max(map(len, self.tables))
         filled = [table + [0] * (width - len(table)) for table in self.tables]
         fields = {
-            "positions": (list(chain(*places)), "int64"),
-            "slot_mapping": (list(chain(*slots)), "int64"),
+            "positions": (list(chain(*positions)), "int64"),
+            "slot_mapping": (list(chain(*places)), "int64"),
             "cu_seqlens_q": (self.starts, "int32"),
             "seq_lens_kv": (self.kv_lens, "int32"),
             "block_table": (np.array(filled).reshape(len(filled), width), "int32"),
@@ -158,8 +158,8 @@ class RaggedStep:
 
     def dense(self, b: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Sequence b by itself: query [L, H, D], keys and values [S, Hkv, D]."""
-        slots = [slot_of(self.tables[b], p, self.P) for p in range(self.kv_lens[b])]
-        flat = [x.reshape(-1, *x.shape[2:])[slots] for x in (self.keys, self.values)]
+        places = [place_of(self.tables[b], p, self.P) for p in range(self.kv_lens[b])]
+        flat = [x.reshape(-1, *x.shape[2:])[places] for x in (self.keys, self.values)]
         return self.query[self.starts[b] : self.starts[b + 1]], flat[0], flat[1]
 
     def expected(self, causal: bool = True, **changes: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -171,10 +171,10 @@ class RaggedStep:
         parts = [attend_alone(*self.dense(b), **options) for b in range(len(self.tables))]
         return np.concatenate([out for out, _ in parts]), np.concatenate([lse for _, lse in parts])
 
-    def cut(self, blocks: int) -> tuple[RaggedStep, RaggedStep]:
-        """The same queries over two sets of pages: up to `blocks` full blocks of each past, and the rest."""
+    def cut(self, pages: int) -> tuple[RaggedStep, RaggedStep]:
+        """The same queries over two sets of pages: up to `pages` full pages of each past, and the rest."""
         first = [
-            min(blocks, max(0, kv - q) // self.P) for kv, q in zip(self.kv_lens, self.q_lens, strict=True)
+            min(pages, max(0, kv - q) // self.P) for kv, q in zip(self.kv_lens, self.q_lens, strict=True)
         ]
         past = [count * self.P for count in first]
         rest = [kv - count for kv, count in zip(self.kv_lens, past, strict=True)]

@@ -20,20 +20,20 @@ from coursekit.check import check, check_equal, check_raises
 
 from .broken_books import BROKEN, REFUSED, with_four_held
 from .pages import (
-    PAGE_SIZES,
     LAYERS,
+    PAGE_SIZES,
     UNUSED,
     Account,
     N,
     allocator_of,
-    pages_needed,
     books,
     check_all_free,
     filled,
     in_use,
     normal,
-    pool_of,
+    pages_needed,
     place_of,
+    pool_of,
     spoil,
     through_pages,
     written,
@@ -81,9 +81,7 @@ def test_task_1_too_many_pages_are_refused_and_none_is_taken(lab, taken, count):
         assert said, f"{name}: the message should say how many {what}, {number}; it says {str(error)!r}"
     check_equal(books(allocator), before, name=f"what the allocator knows after the refused {name}")
     rest = allocator.allocate(5 - taken)
-    check_equal(
-        sorted(held + rest), list(range(1, 6)), name="all pages, the last free ones taken afterwards"
-    )
+    check_equal(sorted(held + rest), list(range(1, 6)), name="all pages, the last free ones taken afterwards")
 
 
 def test_task_1_a_negative_count_is_refused(lab):
@@ -266,7 +264,7 @@ def check_write(lab: Any, P: int, layer: int, places: list[int], dtype: str = "f
     storage = pool.keys, pool.values
     new = [lab.numpy(lab.array(part, dtype)) for part in normal(32, 2, len(places), HKV, D)]
     pool.write(layer, lab.array(places), *(lab.array(part, dtype) for part in new))
-    for name, before, tokens, other, place in zip(
+    for name, before, tokens, other, memory in zip(
         ("keys", "values"), old, new, new[::-1], storage, strict=True
     ):
         suspects = {"keys and values are mixed up": written(before, layer, places, other)}
@@ -292,7 +290,7 @@ def check_write(lab: Any, P: int, layer: int, places: list[int], dtype: str = "f
         moved = (
             f"pool.{name} lie elsewhere after a write: their memory is taken once, and written to in place"
         )
-        assert lab.shares_memory(getattr(pool, name), place), moved
+        assert lab.shares_memory(getattr(pool, name), memory), moved
 
 
 WRITES = {
@@ -326,9 +324,9 @@ def test_task_3_places_are_gathered_in_the_order_asked_for(lab, P, layer):
     pool = pool_of(lab, N, P)
     places = [2 * P, N * P - 1, P, 3 * P - 1]
     for place in places:
-        page, place = place // P, place % P
-        pool.keys[layer, page, place] = lab.array(keys[layer, page, place])
-        pool.values[layer, page, place] = lab.array(values[layer, page, place])
+        page, offset = place // P, place % P
+        pool.keys[layer, page, offset] = lab.array(keys[layer, page, offset])
+        pool.values[layer, page, offset] = lab.array(values[layer, page, offset])
     expected = tuple(
         np.stack([part[layer, place // P, place % P] for place in places]) for part in (keys, values)
     )
@@ -371,7 +369,7 @@ def test_task_3_pages_for_counts_the_last_one_even_if_it_is_part_full(lab, P):
 
 
 @sizes_of_pages
-def test_task_3_a_position_stands_in_its_own_page_at_its_own_place(lab, P):
+def test_task_3_a_position_stands_in_its_own_page_at_its_own_offset(lab, P):
     pages = [5, 2, 9, 4]
     for start, stop in ((0, 4 * P), (0, 1), (P - 1, P + 1), (P, 2 * P), (2 * P, 2 * P), (3 * P, 4 * P)):
         expected = [place_of(pages, position, P) for position in range(start, stop)]
@@ -445,9 +443,7 @@ def test_task_4_too_few_pages_leave_everything_as_it_was(lab):
     check_equal(sequence.length, 4, name="sequence.length after the refusal")
     check_equal(books(allocator), before, name="what the allocator knows after the refusal")
     sequence.reserve(8)
-    check_equal(
-        len(sequence.pages), 4, name="how many pages there are after reserve(8), for which 2 suffice"
-    )
+    check_equal(len(sequence.pages), 4, name="how many pages there are after reserve(8), for which 2 suffice")
     check_equal(len(other.pages), 2, name="how many pages the other sequence has")
 
 
@@ -695,7 +691,7 @@ def test_task_5_pages_are_reserved_before_the_model_runs_and_no_sooner(lab, P):
     expected = [PROMPT, *([token] for token in SCRIPT[:5])]
     check_equal(model.calls, expected, name="the ids that the model was run on")
     needed = [pages_needed(len(PROMPT) + n, P) for n in range(6)]
-    check_equal(model.blocks, needed, name=f"how many pages the request had when the model ran, P = {P}")
+    check_equal(model.pages, needed, name=f"how many pages the request had when the model ran, P = {P}")
     check_equal(model.head_rows, [1] * 6, name="how many rows went through the head each time")
     check_all_free(storage[1], when="at the end")
 

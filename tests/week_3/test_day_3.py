@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from week_1 import numpy_model
-from week_2.continuous import new_request, prompt_of
+from week_2.continuous import prompt_of
 from week_2.decode_oracle import DTYPES, TILE, random_numbers
 from week_2.packed import on_cpu
 
@@ -344,11 +344,11 @@ def run_batch(lab: Any, attention: Callable[..., Any], chunk_size: int) -> list[
     )
     pool = lab.paged.pool.KvPool(config, 40, 3, device="cpu")
     spoil(pool)
-    batch = lab.paged.batch.PagedBatch(model, pool, allocator_of(lab, 40), 3, chunk_size, attention)
-    requests = [
-        new_request(lab, prompt_of(n, seed=n), count) for n, count in ((5, 9), (19, 4), (1, 7), (18, 5))
-    ]
-    return lab.paged.batch.batch_generate_paged(batch, requests)
+    runner = lab.paged.model_runner.ModelRunner(model, pool, attention)
+    batch = lab.paged.batch.PagedBatch(runner, allocator_of(lab, 40), 3, chunk_size)
+    lengths = ((5, 9), (19, 4), (1, 7), (18, 5))
+    requests = [lab.request.Request(prompt_of(n, seed=n), max_tokens) for n, max_tokens in lengths]
+    return lab.engine_core.generate_all(batch, requests)
 
 
 def test_task_5_as_many_workers_as_numba_has_threads(lab, cpu_kernel, monkeypatch):

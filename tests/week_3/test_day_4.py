@@ -52,7 +52,7 @@ def gpu_code(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def test_task_1_a_key_as_in_the_chapter(lab):
-    """Head 1 of a token at place 2 of page 5, with P 4, Hkv 3, D 2: numbers 5 · 24 + 2 · 6 + 1 · 2 and the next."""
+    """Head 1 of a token at offset 2 of page 5, with P 4, Hkv 3, D 2: numbers 5 · 24 + 2 · 6 + 1 · 2 and the next."""
     pages = np.arange(7 * 4 * 3 * 2, dtype=np.float64).reshape(7, 4, 3, 2)
     tile = Tile(pages, [3, 5], np.full(16, 6), np.arange(16) == 0, head=1)
     expected = np.zeros((16, 2))
@@ -344,7 +344,7 @@ def test_task_4_the_grid_is_as_in_the_chapter(lab, monkeypatch, lengths, group, 
     check_step(lab, paged(lab), RaggedStep.random(375, lengths, 16, sizes=(2, group, 20)), **TOLERANCE)
     check_equal(len(launches), 1, name="the launches of attend_pages in a call")
     found, options = launches[0]
-    check_equal(found, grid, name="the grid (sequences, pages of rows · Hkv, parts)")
+    check_equal(found, grid, name="the grid (sequences, blocks of rows · Hkv, parts)")
     check_equal(options.get("ROWS", rows), rows, name="ROWS")
 
 
@@ -387,7 +387,8 @@ def test_task_4_the_model_of_week_1_says_the_same_as_with_its_own_caches(lab):
     for _ in expected:
         new = ids[sequence.length :]
         sequence.reserve(len(new))
-        meta = lab.paged.metadata.ForwardMeta.build([sequence], [len(new)], lab.device)
+        table = lab.array(np.array([sequence.pages]), "int32")
+        meta = lab.paged.metadata.ForwardMeta.build(table, [sequence.length], [len(new)], 3, lab.device)
         caches = [cache(pool, layer, meta, attention) for layer in range(config.num_layers)]
         hidden = model.hidden(lab.array(np.array([new])), meta.positions, caches)
         sequence.advance(len(new))
@@ -411,15 +412,15 @@ def test_task_4_the_bandwidth_that_it_reaches_at_decode(lab, dtype, record_prope
     B, S, P, Hkv, D = 64, 4096, 16, 3, 64
     per = S // P
     rng = np.random.default_rng(380)
-    pages = [lab.array(rng.normal(size=(B * per + 1, P, Hkv, D)).astype(np.float32), dtype) for _ in range(2)]
+    pool = [lab.array(rng.normal(size=(B * per + 1, P, Hkv, D)).astype(np.float32), dtype) for _ in range(2)]
     query = lab.array(rng.normal(size=(B, 3 * Hkv, D)), dtype)
-    pages = rng.permutation(np.arange(1, B * per + 1)).reshape(B, per)
+    tables = rng.permutation(np.arange(1, B * per + 1)).reshape(B, per)
     meta = lab.paged.metadata.ForwardMeta(
         positions=lab.array(np.full(B, S - 1)),
-        slot_mapping=lab.array(pages[:, -1] * P + P - 1),
+        slot_mapping=lab.array(tables[:, -1] * P + P - 1),
         cu_seqlens_q=lab.array(np.arange(B + 1), "int32"),
         seq_lens_kv=lab.array(np.full(B, S), "int32"),
-        block_table=lab.array(pages, "int32"),
+        block_table=lab.array(tables, "int32"),
         last_rows=lab.array(np.arange(B)),
         starts=list(range(B + 1)),
         kv_lens=[S] * B,
@@ -427,14 +428,14 @@ def test_task_4_the_bandwidth_that_it_reaches_at_decode(lab, dtype, record_prope
     function = lab.kernels.paged_attention_triton.paged_attention_triton
 
     def decode() -> Any:
-        return function(query, *pages, meta, D**-0.5)
+        return function(query, *pool, meta, D**-0.5)
 
     out = lab.numpy(decode()[0])
     assert np.isfinite(out).all(), "NaN or infinity in the output"
     from triton.testing import do_bench
 
     milliseconds = do_bench(decode)
-    moved = sum(x.nbytes for x in pages) * B * per / (B * per + 1)
+    moved = sum(x.nbytes for x in pool) * B * per / (B * per + 1)
     record_property("GB/s", moved / milliseconds / 1e6)
     print(
         f"\ndecode, {dtype}: {milliseconds:.3f} ms a layer, {moved / milliseconds / 1e6:,.0f} GB/s of keys and values"

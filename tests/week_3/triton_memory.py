@@ -130,7 +130,7 @@ def _learners_lines() -> list[str]:
 
 @contextmanager
 def watched(lab: Any, check: bool = True) -> Iterator[Memory]:
-    """Watch the kernels that run in this page; compiled for a GPU they are not watched, and nothing is checked.
+    """Watch the kernels that run in this `with` block; compiled for a GPU they are not watched, and nothing is checked.
 
     What `torch.empty` gives here is NaN, and what no program writes of it is told. Where a load has a mask and no
     `other`, numbers are NaN: on a GPU they may be anything.

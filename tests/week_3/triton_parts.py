@@ -102,8 +102,8 @@ class Launch:
     @property
     def grid(self) -> tuple[int, int, int]:
         group = self.step.query.shape[1] // self.step.keys.shape[2]
-        pages = -(-max(self.step.q_lens) * group // self.ROWS)
-        return len(self.step.q_lens), pages * self.step.keys.shape[2], self.parts
+        blocks = -(-max(self.step.q_lens) * group // self.ROWS)  # of queries
+        return len(self.step.q_lens), blocks * self.step.keys.shape[2], self.parts
 
     def run(self, lab: Any) -> tuple[Any, Any]:
         """out [parts, T, H, D] and lse [parts, T, H], as the programs left them; both were NaN."""
@@ -148,9 +148,9 @@ class Launch:
         __tracebackhide__ = True
         step, Hkv = self.step, self.step.keys.shape[2]
         group, rule = step.query.shape[1] // Hkv, bottom_right if self.causal else everything
-        for (b, page, part), rows in self.read.items():
+        for (b, block, part), rows in self.read.items():
             L, S = step.q_lens[b], step.kv_lens[b]
-            own = range(page // Hkv * self.ROWS, min((page // Hkv + 1) * self.ROWS, L * group))
+            own = range(block // Hkv * self.ROWS, min((block // Hkv + 1) * self.ROWS, L * group))
             last = max((rule(i // group, L, S) for i in own), default=0)
             begin, end = part * self.PART, min(last, (part + 1) * self.PART)
             stop = begin + -(-max(0, end - begin) // self.TILE) * self.TILE
@@ -159,7 +159,7 @@ class Launch:
             more = len({row // Hkv for row in rows} - seen)
             if more:
                 raise CheckFailed(
-                    f"program ({b}, {page}, {part}) reads {more} keys in vain: "
+                    f"program ({b}, {block}, {part}) reads {more} keys in vain: "
                     + (
                         f"its {len(own)} queries see no key from number {max(begin, last)} on"
                         if own

@@ -77,10 +77,10 @@ class Tile:
         dtype: str = "float32",
     ) -> Tile:
         """Positions start … start + TILE − 1, of which those below `stop` are there, and wanted."""
-        (Hkv, D), pages = sizes, -(-stop // P)
+        (Hkv, D), count = sizes, -(-stop // P)
         rng = np.random.default_rng(seed)
-        table = rng.permutation(np.arange(1, pages + 3))[:pages].tolist()
-        pages = np.full((pages + 3, P, Hkv, D), NAN)
+        table = rng.permutation(np.arange(1, count + 3))[:count].tolist()
+        pages = np.full((count + 3, P, Hkv, D), NAN)
         numbers = random_numbers(seed, stop, Hkv, D, dtype=dtype)
         for position in range(stop):
             pages[table[position // P], position % P] = numbers[position]
@@ -129,7 +129,7 @@ class Tile:
         out, memory, table, _ = self.load(lab)
 
         def of_row(number: Callable[[int, int], int]) -> np.ndarray:
-            """What comes of another formula for the row of a head: page, place -> row."""
+            """What comes of another formula for the row of a head: page, offset -> row."""
             tile = self.expected()
             for t in np.flatnonzero(self.wanted):
                 position = self.positions[t]
@@ -148,13 +148,11 @@ class Tile:
             nan=f"{UNUSED}, or it was not masked: unwanted positions, and columns from D on, are zeros "
             "(a mask without `other` leaves anything there)",
             suspects={
-                "the place within the page is forgotten": lambda: of_row(
-                    lambda b, p: b * P * Hkv + self.head
-                ),
-                "a page's number is taken for a slot": lambda: of_row(
+                "the offset in the page is forgotten": lambda: of_row(lambda b, p: b * P * Hkv + self.head),
+                "a page's number is taken for a place": lambda: of_row(
                     lambda b, p: (b + p) * Hkv + self.head
                 ),
-                "head and place are swapped: pages are [N, P, Hkv, D]": lambda: of_row(
+                "head and offset are swapped: pages are [N, P, Hkv, D]": lambda: of_row(
                     lambda b, p: (b * Hkv + self.head) * P + p
                 ),
                 "the head is forgotten": lambda: of_row(lambda b, p: (b * P + p) * Hkv),
