@@ -25,7 +25,7 @@ def new_request(
 ) -> Any:
     """A request, in the middle of its way if `output` and `computed` say so."""
     request = lab.batch.Request(prompt, max_tokens, end_ids, **options)
-    request.output.extend(output)
+    request.token_ids.extend(output)
     request.computed = computed
     return request
 

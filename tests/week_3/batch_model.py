@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,14 +11,18 @@ from week_2.reading_model import LAYERS, V, fingerprints, scores_after
 
 from .pages import allocator_of, spoil
 
+SIX = ("query", "keys", "values", "meta", "scale", "causal")
 
-def check_call(**arguments: Any) -> None:
-    """Fail a test unless a stand-in for attention was given everything."""
+
+def six_arguments(arguments: tuple[Any, ...], named: Mapping[str, Any]) -> None:
+    """Fail a test unless a stand-in for attention was given its six arguments by place."""
     __tracebackhide__ = True
-    missing = [name for name, argument in arguments.items() if argument is None]
-    assert not missing, (
-        f"`attend` calls `self.attention` with six arguments: {', '.join(arguments)}, where causal is True; "
-        f"it came without {' and '.join(missing)}"
+    assert not named, (
+        f"`attention` was given {', '.join(named)} by name: pass all six by place, other ways to attend may call "
+        "them otherwise"
+    )
+    assert len(arguments) == len(SIX), (
+        f"`attention` takes six arguments: {', '.join(SIX)}; it was given {len(arguments)}"
     )
 
 
@@ -25,7 +30,7 @@ class RaggedModel:
     """Every layer writes each token and its position; what comes out follows from all tokens before, in order.
 
     `runs` holds for each run how many tokens each sequence brought and how many it has then; `head_rows` how many
-    rows each call of `logits` had. `fails_at` is the run that ends with a KeyError, after all layers.
+    rows each call of `logits` had. `fails_at` is the run that ends with the error `fails_with`, after all layers.
     """
 
     def __init__(self, lab: Any, max_positions: int = 64) -> None:
@@ -37,13 +42,9 @@ class RaggedModel:
         self.runs: list[list[tuple[int, int]]] = []
         self.head_rows: list[int] = []
         self.fails_at: int | None = None
+        self.fails_with: type[BaseException] = KeyError
         self.layer = 0
-        self.places: list[int] = []
-
-    @property
-    def cache_kind(self) -> Any:
-        """What must stand behind the seam."""
-        return self.lab.paged.attention.PagedCache
+        self.positions: list[int] = []
 
     def hidden(self, tokens: Any, positions: Any, caches: Any = None) -> Any:
         """States [1, T, 2]: the fingerprint of the sequence up to each token, and how long it is."""
@@ -52,16 +53,16 @@ class RaggedModel:
         assert len(ids) == 1, f"the tokens of all sequences go into one row; these are {len(ids)} rows"
         assert ids.size, "the model was run on no tokens at all"
         assert "int" in self.lab.dtype(tokens), f"token ids must be integers, not {self.lab.dtype(tokens)}"
-        self.places = self._places(positions, ids.shape[1])
+        self.positions = self._positions(positions, ids.shape[1])
         self._accept(caches)
-        new = np.stack([ids[0], self.places], axis=-1)[None, None].astype(np.float64)
+        new = np.stack([ids[0], self.positions], axis=-1)[None, None].astype(np.float64)
         for self.layer, cache in enumerate(caches):
             value = np.stack([ids[0], np.full_like(ids[0], self.layer)], axis=-1)[None, None].astype(
                 np.float64
             )
             out = cache.attend(*(self.lab.array(x) for x in (new, new, value)), 1.0)
         if self.fails_at == len(self.runs) - 1:
-            raise KeyError("the model failed, as the test wanted it to")
+            raise self.fails_with("the model failed, as the test wanted it to")
         return out[0]
 
     def logits(self, hidden: Any) -> Any:
@@ -72,17 +73,10 @@ class RaggedModel:
         rows = [scores_after(int(state[0])) for state in states.reshape(-1, 2)]
         return self.lab.array(np.array(rows).reshape(*states.shape[:-1], V))
 
-    def read(
-        self,
-        query: Any = None,
-        keys: Any = None,
-        values: Any = None,
-        meta: Any = None,
-        scale: Any = None,
-        causal: Any = None,
-    ) -> tuple[Any, Any]:
+    def read(self, *arguments: Any, **named: Any) -> tuple[Any, Any]:
         """In the place of `paged_attention`: follow the metadata to each sequence's tokens, and fingerprint them."""
-        check_call(query=query, keys=keys, values=values, meta=meta, scale=scale, causal=causal)
+        six_arguments(arguments, named)
+        query, keys, values, meta, _, causal = arguments
         assert causal, "tokens must not see those after them: attention was asked not to be causal"
         starts, tables, kv_lens = (
             self.lab.numpy(x).tolist() for x in (meta.cu_seqlens_q, meta.block_table, meta.seq_lens_kv)
@@ -90,13 +84,13 @@ class RaggedModel:
         keys, values = (self.lab.numpy(x) for x in (keys, values))
         P, out, run = keys.shape[1], np.zeros((len(query), 1, 2)), []
         for b, kv_len in enumerate(kv_lens):
-            slots = [tables[b][p // P] * P + p % P for p in range(kv_len)]
-            ids = self._tokens(keys.reshape(-1, 2)[slots], values.reshape(-1, 2)[slots])
+            places = [tables[b][p // P] * P + p % P for p in range(kv_len)]
+            ids = self._tokens(keys.reshape(-1, 2)[places], values.reshape(-1, 2)[places])
             count = starts[b + 1] - starts[b]
             standing = list(range(kv_len - count, kv_len))
-            assert self.places[starts[b] : starts[b + 1]] == standing, (
+            assert self.positions[starts[b] : starts[b + 1]] == standing, (
                 f"{count} tokens of a sequence that has {kv_len} then stand at positions {standing}; the model got "
-                f"{self.places[starts[b] : starts[b + 1]]}"
+                f"{self.positions[starts[b] : starts[b + 1]]}"
             )
             out[starts[b] : starts[b + 1], 0, 0] = fingerprints(ids)[kv_len - count :]
             out[starts[b] : starts[b + 1], 0, 1] = np.array(standing) + 1
@@ -110,30 +104,34 @@ class RaggedModel:
         empty = np.isnan(keys).any(axis=1)
         assert not empty.any(), (
             f"layer {self.layer} reads position {int(np.argmax(empty))} of a sequence, where nothing was written: "
-            "new tokens are written first, and blocks are read in the table's order"
+            "new tokens are written first, and pages are read in the table's order"
         )
-        places = keys[:, 1].astype(int).tolist()
-        expected = list(range(len(places)))
-        assert places == expected, f"positions {expected} of a sequence are read, and hold those of {places}"
+        found = keys[:, 1].astype(int).tolist()
+        expected = list(range(len(found)))
+        assert found == expected, (
+            f"positions {expected} of a sequence are read, and hold the tokens of {found}"
+        )
         layers = set(values[:, 1].astype(int).tolist())
         assert layers == {self.layer}, f"layer {self.layer} reads what layers {sorted(layers)} have written"
         return keys[:, 0].astype(int).tolist()
 
-    def _places(self, positions: Any, count: int) -> list[int]:
+    def _positions(self, positions: Any, count: int) -> list[int]:
         assert self.lab.is_array(positions), (
             f"tokens of many sequences stand at positions that only an array can say, not {positions!r}"
         )
-        places = self.lab.numpy(positions).reshape(-1).tolist()
-        assert len(places) == count, f"{count} tokens stand at {len(places)} positions"
+        standing = self.lab.numpy(positions).reshape(-1).tolist()
+        assert len(standing) == count, f"{count} tokens stand at {len(standing)} positions"
         limit = self.config.max_positions
-        assert max(places) < limit, f"a token stands at position {max(places)}; the last one is {limit - 1}"
-        return places
+        assert max(standing) < limit, (
+            f"a token stands at position {max(standing)}; the last one is {limit - 1}"
+        )
+        return standing
 
     def _accept(self, caches: Any) -> None:
         """A cache for each layer, all with the same metadata."""
         assert caches is not None, "the model was run without the caches"
         assert len(caches) == LAYERS, f"{len(caches)} caches were given for {LAYERS} layers"
-        kind = self.cache_kind
+        kind = self.lab.paged.attention.PagedCache
         for layer, cache in enumerate(caches):
             assert isinstance(cache, kind), (
                 f"layer {layer} got a {type(cache).__name__}, not a {kind.__name__}"
@@ -149,3 +147,9 @@ def storage_for(lab: Any, model: RaggedModel, num_pages: int, page_size: int) ->
     pool = lab.paged.pool.KvPool(model.config, num_pages, page_size, device=lab.device)
     spoil(pool)
     return pool, allocator_of(lab, num_pages)
+
+
+def runner_of(lab: Any, model: RaggedModel, num_pages: int = 40, page_size: int = 3) -> tuple[Any, Any]:
+    """A runner for the model, whose attention reads the pool token by token, and the allocator of its pool."""
+    pool, allocator = storage_for(lab, model, num_pages, page_size)
+    return lab.paged.model_runner.ModelRunner(model, pool, model.read), allocator

@@ -9,8 +9,8 @@ from week_1.numpy_model import HKV, D
 
 from coursekit.check import check, check_equal
 
-from .decode_states import state_of
-from .pages import LAYERS, slot_of
+from .batch_model import six_arguments
+from .pages import LAYERS, place_of, pool_of
 from .ragged import RaggedStep
 
 
@@ -20,51 +20,48 @@ def heads_of(lab: Any, x: np.ndarray) -> Any:
 
 
 def new_rows(step: RaggedStep) -> tuple[list[int], np.ndarray, np.ndarray]:
-    """Slots, keys and values [T, Hkv, D] of a step's new tokens."""
-    slots = [
-        slot_of(table, kv - q + i, step.P)
+    """Places, keys and values [T, Hkv, D] of a step's new tokens."""
+    places = [
+        place_of(table, kv - q + i, step.P)
         for table, kv, q in zip(step.tables, step.kv_lens, step.q_lens, strict=True)
         for i in range(q)
     ]
-    keys, values = (x.reshape(-1, *x.shape[2:])[slots] for x in (step.keys, step.values))
-    return slots, keys, values
+    keys, values = (x.reshape(-1, *x.shape[2:])[places] for x in (step.keys, step.values))
+    return places, keys, values
 
 
-def state_for(lab: Any, step: RaggedStep, layer: int | None = None, **rest: Any) -> Any:
-    """A state whose slots hold the step's pages; in one layer the keys and values of the past, else NaN."""
-    past = [kv - q for kv, q in zip(step.kv_lens, step.q_lens, strict=True)]
-    held = dict(enumerate(zip(step.tables, past, strict=True)))
-    state = state_of(
-        lab, step.keys.shape[0], step.P, len(past), max(map(len, step.tables)), held=held, **rest
-    )
+def pool_for(lab: Any, step: RaggedStep, layer: int | None = None) -> Any:
+    """A pool for the step: in one layer the keys and values of the past, everywhere else NaN."""
+    pool = pool_of(lab, step.keys.shape[0], step.P)
     if layer is not None:
-        slots, _, _ = new_rows(step)
-        for part, pages in ((state.pages.keys, step.keys), (state.pages.values, step.values)):
+        places, _, _ = new_rows(step)
+        for part, pages in ((pool.keys, step.keys), (pool.values, step.values)):
             before = pages.copy()
-            before.reshape(-1, HKV, D)[slots] = np.nan  # the new tokens come with the call
+            before.reshape(-1, HKV, D)[places] = np.nan  # the new tokens come with the call
             part[layer] = lab.array(before)
-    return state
+    return pool
 
 
 def written_alone(step: RaggedStep, layer: int) -> tuple[np.ndarray, np.ndarray]:
     """Keys and values [layers, N, P, Hkv, D] of a pool that was NaN, after a layer has written the step."""
-    slots, *new = new_rows(step)
+    places, *new = new_rows(step)
     pools = []
     for numbers in new:
         pool = np.full((LAYERS, *step.keys.shape), np.nan)
-        pool[layer].reshape(-1, HKV, D)[slots] = numbers
+        pool[layer].reshape(-1, HKV, D)[places] = numbers
         pools.append(pool)
     return pools[0], pools[1]
 
 
-def check_pool(state: Any, step: RaggedStep, layer: int) -> None:
+def check_pool(pool: Any, step: RaggedStep, layer: int) -> None:
+    """The step's new tokens are in their places in this layer, and nothing else of the pool has changed."""
     __tracebackhide__ = True
     wanted = written_alone(step, layer)
     for n, name in enumerate(("keys", "values")):
         check(
-            getattr(state.pages, name),
+            getattr(pool, name),
             wanted[n],
-            name=f"pages.{name} afterwards, NaN where this step writes nothing",
+            name=f"pool.{name} afterwards, NaN where this step writes nothing",
             axes="layers N P Hkv D",
             suspects={"keys and values are mixed up": wanted[1 - n]},
             rtol=0,
@@ -73,35 +70,37 @@ def check_pool(state: Any, step: RaggedStep, layer: int) -> None:
 
 
 class Listening:
-    """In the place of `paged_attention`: notes what it was given, and answers with `answer`."""
+    """In the place of `paged_attention`: notes what it was given, and answers with `answer` [T, H, D]."""
 
-    def __init__(self, lab: Any, answer: np.ndarray) -> None:
-        self.lab, self.answer = lab, answer
+    def __init__(self, lab: Any, answer: np.ndarray, pool: Any) -> None:
+        self.lab, self.answer, self.pool = lab, answer, pool
         self.calls: list[tuple[Any, ...]] = []
-        self.pages: Any = None  # the pool, if the test sets it
-        self.written: list[int] = []  # the layers of it that had new keys when this was called
+        self.written: list[int] = []  # the layers of the pool that had new keys when this was called
 
-    def __call__(self, *arguments: Any) -> Any:
-        check_equal(len(arguments), 6, name="how many arguments `attention` was given, by place")
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        six_arguments(arguments, named)
         arrays = [self.lab.numpy(x) for x in arguments[:3]]
-        if self.pages is not None:
-            pool = self.lab.numpy(self.pages.keys)
-            self.written = [layer for layer in range(len(pool)) if not np.isnan(pool[layer]).all()]
+        pool = self.lab.numpy(self.pool.keys)
+        self.written = [layer for layer in range(len(pool)) if not np.isnan(pool[layer]).all()]
         self.calls.append((*arrays, *arguments[3:]))
         return self.lab.array(self.answer), self.lab.array(self.answer[:, :, 0])
 
     def check(self, step: RaggedStep, layer: int, meta: Any, scale: float) -> None:
         """It was called once, for the step, with the new tokens in their places."""
         __tracebackhide__ = True
-        check_equal(len(self.calls), 1, name="how often the state's own `attention` was called")
+        check_equal(
+            len(self.calls),
+            1,
+            name="how often the `attention` that the test has passed in, which is not `paged_attention`, was called",
+        )
         query, keys, values, *rest = self.calls[0]
         check(query, step.query, name="the queries given to `attention`", axes="T H D", framework="numpy")
         wanted = written_alone(step, layer)
-        cause = "new tokens are not in their places when `attention` is called: insert first"
+        cause = "the new tokens are not in their places when `attention` is called: write first"
         if self.written:
             cause = (
                 f"new tokens are in layer {', '.join(map(str, self.written))} when `attention` is called for layer "
-                f"{layer}, and it was given another layer's pages"
+                f"{layer}"
             )
         for n, (name, found) in enumerate((("keys", keys), ("values", values))):
             check(
