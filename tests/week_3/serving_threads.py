@@ -10,22 +10,31 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
-from .serving import LIMIT, check_at_rest
-
-
-class Mistake(BaseException):
-    """Tells what is wrong, past every `except Exception` on the way to the test."""
+from .patience import Mistake, hangs, limit
+from .serving import check_at_rest, give_up, let_go
 
 
 class Answer(Future[Any]):
-    """A future that nobody may wait for with `result`; it is awaited."""
+    """A future that is awaited: waiting for it with `result` is a mistake. So is a callback that raises."""
 
     pending: ClassVar[set[Future[Any]]] = set()
 
     def __init__(self) -> None:
         super().__init__()
+        self.trouble: Exception | None = None
         self.pending.add(self)
         self.add_done_callback(self.pending.discard)
+
+    def add_done_callback(self, fn: Callable[[Any], object]) -> None:
+        """As usual; but what the callback raises is kept, where a plain future only logs it."""
+
+        def noting(future: Any) -> None:
+            try:
+                fn(future)
+            except Exception as error:
+                self.trouble = self.trouble or error
+
+        super().add_done_callback(noting)
 
     def result(self, timeout: float | None = None) -> Any:
         self._stop_waiting("result")
@@ -37,7 +46,7 @@ class Answer(Future[Any]):
 
     @classmethod
     def give_up(cls) -> None:
-        """Whoever waits for one that is pending is to wait no longer."""
+        """No thread is to wait any longer for one that is pending."""
         for future in list(cls.pending):
             future.cancel()
 
@@ -45,11 +54,11 @@ class Answer(Future[Any]):
         if not self.done():
             raise Mistake(
                 f"`future.{what}()` was called before the answer was there: in a coroutine it stops the event loop, "
-                "on a thread nobody can cancel it. Await `asyncio.wrap_future(future)`"
+                "and on a thread it can't be cancelled. Await `asyncio.wrap_future(future)`"
             )
 
 
-def within(function: Callable[[], Any], what: str, seconds: float = LIMIT) -> Any:
+def within(function: Callable[[], Any], what: str, seconds: float | None = None) -> Any:
     """What `function` returns or raises; it runs on a thread, and fails the test if it takes too long."""
     __tracebackhide__ = True
     future: Future[Any] = Future()
@@ -60,11 +69,16 @@ def within(function: Callable[[], Any], what: str, seconds: float = LIMIT) -> An
         except BaseException as error:
             future.set_exception(error)
 
+    seconds = limit() if seconds is None else seconds
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     thread.join(seconds)
-    assert future.done(), f"{what} has not ended after {seconds:g} s"
-    return future.result()
+    if not future.done():
+        raise hangs(f"{what} has not ended after {seconds:g} s")
+    try:
+        return future.result()
+    except Mistake as mistake:
+        raise AssertionError(str(mistake)) from None
 
 
 def run_async(main: Callable[[], Coroutine[Any, Any, Any]], what: str) -> Any:
@@ -74,23 +88,24 @@ def run_async(main: Callable[[], Coroutine[Any, Any, Any]], what: str) -> Any:
     and the interpreter's.
     """
     __tracebackhide__ = True
+    seconds = limit()
 
     async def limited() -> Any:
-        # What a call that went wrong leaves behind is of no interest: the test says what is. To print it, Python 3.11
-        # parses source, which it can't do while garbage is collected in the middle of parsing.
+        # What a call that went wrong leaves behind is not printed: the test says what is wrong. To print it, Python
+        # 3.11 parses source, which it can't do while garbage is collected in the middle of parsing.
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
         try:
-            async with asyncio.timeout(LIMIT):
+            async with asyncio.timeout(seconds):
                 return await main()
         except TimeoutError:
-            raise AssertionError(f"{what} has not ended after {LIMIT:g} s") from None
+            raise hangs(f"{what} has not ended after {seconds:g} s") from None
         except Mistake as mistake:
             raise AssertionError(str(mistake)) from None
         finally:
             Answer.give_up()
 
     try:
-        return within(lambda: asyncio.run(limited(), debug=True), what, LIMIT + 1)
+        return within(lambda: asyncio.run(limited(), debug=True), what, seconds + 1)
     finally:
         Answer.give_up()
 
@@ -105,7 +120,7 @@ class ThreadErrors:
 
     @contextlib.contextmanager
     def collected(self) -> Iterator[None]:
-        """Raise the first of them at the end: it is the cause of whatever else went wrong."""
+        """Raise the first of them at the end: it is the cause of all that went wrong after it."""
         before, threading.excepthook = threading.excepthook, self._note
         try:
             yield
@@ -124,6 +139,8 @@ class ThreadErrors:
             self.tell()
 
     def _raise(self) -> None:
+        if self.errors and isinstance(self.errors[0], Mistake):
+            raise AssertionError(str(self.errors[0])) from None
         if self.errors:
             raise self.errors[0]
 
@@ -131,13 +148,13 @@ class ThreadErrors:
 class Running:
     """A batcher whose loop runs while the block does; at the end it is stopped, and everything is free and settled.
 
-    What ends the loop is raised in the test. Futures must come from `submit`.
+    An exception that ends the loop is raised in the test. Futures must come from `submit`.
     """
 
     def __init__(self, batcher: Any) -> None:
         self.batcher = batcher
         self.futures: list[Future[list[int]]] = []
-        self.threads = ThreadErrors(batcher.model.give_up)
+        self.threads = ThreadErrors(lambda: give_up(batcher.core))
         self.stack = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -149,12 +166,14 @@ class Running:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with self.stack:
-            self.batcher.model.open()
+            let_go(self.batcher.core)
             if kind is not None and self.threads.errors:
                 return
-            ended = self.batcher.stop(drain=False, timeout=LIMIT)
+            seconds = limit()
+            ended = self.batcher.stop(drain=False, timeout=seconds)
             if kind is None:
-                assert ended, f"the loop has not ended {LIMIT:g} s after the batcher was stopped"
+                if not ended:
+                    raise hangs(f"the loop has not ended {seconds:g} s after the batcher was stopped")
                 if not self.threads.errors:
                     check_at_rest(self.batcher, self.futures)
 
@@ -167,16 +186,18 @@ class Running:
     def wait(self, *futures: Future[list[int]]) -> None:
         """Wait until they are settled, or the loop has failed."""
         __tracebackhide__ = True
+        seconds = limit()
         with self.threads.changed:
             self.threads.changed.wait_for(
-                lambda: self.threads.errors or all(future.done() for future in futures), LIMIT
+                lambda: self.threads.errors or all(future.done() for future in futures), seconds
             )
         self.threads._raise()
         left = sum(not future.done() for future in futures)
-        assert not left, f"{left} of {len(futures)} futures are not settled after {LIMIT:g} s"
+        if left:
+            raise hangs(f"{left} of {len(futures)} futures are not settled after {seconds:g} s")
 
     def result(self, future: Future[list[int]]) -> list[int]:
-        """What it gives or raises."""
+        """The output that a future gets, or the error that is raised from it."""
         __tracebackhide__ = True
         self.wait(future)
         return future.result()
