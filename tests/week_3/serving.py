@@ -155,8 +155,8 @@ def check_tickets(batcher: Any, after: str) -> None:
     __tracebackhide__ = True
     have, there = set(batcher.tickets), set(batcher.core.requests)
     assert have == there, (
-        f"after `{after}` the engine has {len(there)} requests, and `tickets` has {len(have)}; {len(have & there)} are "
-        "the same: each request in the engine has its ticket there"
+        f"after `{after}` the engine has {len(there)} requests, and `tickets` has {len(have)}: "
+        "`tickets` has each request in the engine, and no other"
     )
     for request, ticket in batcher.tickets.items():
         assert ticket.request is request, (

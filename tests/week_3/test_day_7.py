@@ -1328,8 +1328,8 @@ def draws(sample: Callable[[Any, list[int]], int], lab: Any) -> list[int]:
 def test_task_4_the_seed_reaches_the_sampler(lab, seed):
     first, second = (draws(request_read(lab, temperature=1.5, seed=seed).sample, lab) for _ in range(2))
     assert first == second, (
-        f"two requests with seed {seed} draw different tokens: the seed was left out. `HasField` says whether a field "
-        "was filled in; its value doesn't"
+        f"two requests with seed {seed} draw different tokens: the seed was left out. `HasField` says whether a "
+        "field was filled in; its value doesn't"
     )
     oracle = lab.sampler.Sampler(lab.sampler.SamplingParams(temperature=1.5, seed=seed))
     check_equal(first, draws(oracle, lab), name=f"30 tokens drawn with temperature 1.5 and seed {seed}")
