@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 LIMIT = 5.0
 """Seconds: what has not happened by then is taken to hang."""
 
@@ -13,6 +15,11 @@ waited_in_vain: list[str] = []
 
 class Mistake(BaseException):
     """Tells what is wrong, past every `except Exception` on the way to the test."""
+
+
+def mistake(what: str) -> BaseException:
+    """What to raise in code that the batcher calls: a failure in the test's own thread, a Mistake in the loop's."""
+    return AssertionError(what) if threading.current_thread() is threading.main_thread() else Mistake(what)
 
 
 def limit(short: float = SHORT) -> float:

@@ -11,7 +11,7 @@ from typing import Any
 from week_2.reading_model import fingerprints, scores_after
 
 from .pages import allocator_of
-from .patience import Mistake, hangs, limit
+from .patience import hangs, limit, mistake
 
 INTERFACE = "allocator, max_positions, num_seats, token_budget, idle, requests, refusal, push, step, abort"
 
@@ -41,7 +41,7 @@ def toy_engine(lab: Any, *, seats: int = 3, pages: int = 40, budget: int = 64, p
         def __getattr__(self, name: str) -> Any:
             if name.startswith("_"):
                 raise AttributeError(name)
-            raise Mistake(
+            raise mistake(
                 f"the engine was asked for `{name}`, which not every engine has. The batcher needs only what "
                 f"EngineCore has: {INTERFACE}"
             )
@@ -71,9 +71,9 @@ def toy_engine(lab: Any, *, seats: int = 3, pages: int = 40, budget: int = 64, p
             with self._call("step"):
                 if self.toy_gate is not None and not self.toy_gate.acquire(timeout=limit()):
                     what = "the test has held up a step, and waits: does something wait for the step that must not?"
-                    raise Mistake(str(hangs(what)))
+                    raise mistake(str(hangs(what)))
                 if self.toy_calls["step"] > 4000:
-                    raise Mistake("4000 steps, and there is no end to it")
+                    raise mistake("4000 steps, and there is no end to it")
                 left, issued = budget, list[tuple[Any, int]]()
                 for request, computed in list(self._computed.items()):
                     count = min(len(request.token_ids) - computed, left)
@@ -102,7 +102,7 @@ def toy_engine(lab: Any, *, seats: int = 3, pages: int = 40, budget: int = 64, p
         def _call(self, what: str) -> Iterator[None]:
             """Count a call, and let it fail if the test wants that. Only one thread may be in the engine."""
             if not self._used.acquire(blocking=False):
-                raise Mistake(
+                raise mistake(
                     f"`{what}` was called while another thread is in the engine; only the loop's thread uses it"
                 )
             try:
