@@ -18,7 +18,7 @@ import typer
 from side_by_side import HKV, LAYERS, D, H, RepeatsOption, ThreadsOption, Ways, implementation, medians, show
 
 from coursekit.running.import_path import Impl
-from programs.engines import PAGE_SIZE
+from programs.cores import PAGE_SIZE
 from programs.options import Dtype, ImplOption
 
 if TYPE_CHECKING:

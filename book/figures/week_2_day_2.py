@@ -71,7 +71,7 @@ def _draw_bytes(ax: Axes, stored: list[int], codes: list[int]) -> None:
 
 
 def draw_costs() -> None:
-    """Error against bits a weight on the left, the model's memory on the right."""
+    """Error against bits per weight on the left, the model's memory on the right."""
     weights = load_weights(bits=4, matmul="plain")
     fig, (left, right) = new_figure(height=2.9, cols=2, width_ratios=(1.15, 1))
     rows = weights.tensor("embedding.weight")[:ROWS]
@@ -95,7 +95,7 @@ def _draw_errors(ax: Axes, rows: torch.Tensor) -> None:
     ax.plot(bits, errors, color=COLORS["blue"], marker="o")
     for size, x, y in zip(GROUP_SIZES, bits, errors, strict=True):
         ax.annotate(f"G = {size}", (x, y), (7, 3), textcoords="offset points", size=8.5)
-    ax.set(xlabel="bits a weight, scale and minimum included", ylabel="error, % of the weights' size")
+    ax.set(xlabel="bits per weight, scale and minimum included", ylabel="error, % of the weights' size")
     ax.set(xlim=(3.8, 8.9), ylim=(0, max(errors) * 1.15))
 
 

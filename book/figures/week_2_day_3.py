@@ -101,7 +101,7 @@ def _below(number: int) -> str:
 
 
 def draw_bytes() -> None:
-    """Bytes a weight of a matrix 576 → 1536, counted on the arrays of each form."""
+    """Bytes per weight of a matrix 576 → 1536, counted on the arrays of each form."""
     weight = torch.zeros(1536, 576)
     stored = quantize(weight)
     packed, torchs = pack_outputs(stored), TorchInt4Matmul(stored)
@@ -122,7 +122,7 @@ def draw_bytes() -> None:
         ax.text(first + second + 0.05, place, f"{first + second:g}", va="center", size=9)
     ax.set_yticks(range(len(forms)), list(forms))
     ax.tick_params(axis="y", length=0, labelcolor=COLORS["ink"])
-    ax.set(xlim=(0, 4.4), xlabel="bytes a weight")
+    ax.set(xlim=(0, 4.4), xlabel="bytes per weight")
     ax.invert_yaxis()
     save(fig, "week_2_day_3_bytes")
 

@@ -7,10 +7,11 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from style import COLORS, PALE, arrow, diagram, label, new_figure, save
 
-from tiny_llm.batch import Request, batch_generate
+from tiny_llm.batch import batch_generate
 from tiny_llm.paged.allocator import NULL_PAGE, PageAllocator
 from tiny_llm.paged.pool import KvPool, pages_for
 from tiny_llm.paged.sequence import PagedSequence
+from tiny_llm.request import Request
 
 P, N = 4, 8
 CELL = 0.34
@@ -38,41 +39,41 @@ def example() -> dict[str, PagedSequence]:
 
 
 def _pool() -> None:
-    """Block tables on the left, the pool on the right, a line from each entry to its block."""
+    """The pages of each request on the left, the pool on the right, a line from each entry to its page."""
     fig, ax = diagram(height=3.35)
     left, top = 4.35, 2.9
     owners = {}
     for name, sequence in example().items():
-        for position, slot in enumerate(sequence.slots(0, sequence.length)):
-            owners[slot] = (name, position)
-    for block in range(N):
-        y = top - block * (CELL + 0.05)
-        label(ax, left - 0.12, y + CELL / 2, f"block {block}", align="right", size=8.5, color="muted")
-        for place in range(P):
-            _token(ax, left + place * 1.28 * CELL, y, block, owners.get(block * P + place))
-        held = [name for name, sequence in example().items() if block in sequence.blocks]
-        words = "null block" if block == NULL_PAGE else f"{held[0]}'s" if held else "free"
+        for position, place in enumerate(sequence.places(0, sequence.length)):
+            owners[place] = (name, position)
+    for page in range(N):
+        y = top - page * (CELL + 0.05)
+        label(ax, left - 0.12, y + CELL / 2, f"page {page}", align="right", size=8.5, color="muted")
+        for offset in range(P):
+            _token(ax, left + offset * 1.28 * CELL, y, page, owners.get(page * P + offset))
+        held = [name for name, sequence in example().items() if page in sequence.pages]
+        words = "null page" if page == NULL_PAGE else f"{held[0]}'s" if held else "free"
         label(ax, left + P * 1.28 * CELL + 0.12, y + CELL / 2, words, align="left", size=8.5)
     y = top
     for (name, sequence), color in zip(example().items(), ("blue", "orange"), strict=True):
         label(ax, 0.2, y + CELL / 2, f"request {name}", align="left", bold=True)
         label(ax, 0.2, y - 0.1, f"length {sequence.length}", align="left", size=8.5)
-        label(ax, 0.2, y - 0.34, f"blocks {sequence.blocks}", align="left", mono=True, size=8.5)
-        for entry, block in enumerate(sequence.blocks):
+        label(ax, 0.2, y - 0.34, f"pages {sequence.pages}", align="left", mono=True, size=8.5)
+        for entry, page in enumerate(sequence.pages):
             middle = y - entry * CELL + CELL / 2
-            _cell(ax, 2.25, y - entry * CELL, 0.46, CELL, color, str(block))
-            arrow(ax, (2.75, middle), (left - 0.76, top - block * (CELL + 0.05) + CELL / 2), color=color)
+            _cell(ax, 2.25, y - entry * CELL, 0.46, CELL, color, str(page))
+            arrow(ax, (2.75, middle), (left - 0.76, top - page * (CELL + 0.05) + CELL / 2), color=color)
         y -= 4.5 * CELL
     save(fig, "week_3_day_1")
 
 
-def _token(ax: Axes, x: float, y: float, block: int, owner: tuple[str, int] | None) -> None:
-    """One slot: whose token it holds and which."""
+def _token(ax: Axes, x: float, y: float, page: int, owner: tuple[str, int] | None) -> None:
+    """One place: the request and the number of its token."""
     width = 1.28 * CELL
     if owner is not None:
         _cell(ax, x, y, width, CELL, "blue" if owner[0] == "A" else "orange", f"{owner[0]}{owner[1]}")
     else:
-        _cell(ax, x, y, width, CELL, "muted" if block == NULL_PAGE else "", "")
+        _cell(ax, x, y, width, CELL, "muted" if page == NULL_PAGE else "", "")
 
 
 def _cell(ax: Axes, x: float, y: float, width: float, height: float, color: str, text: str) -> None:
@@ -93,7 +94,7 @@ def _cell(ax: Axes, x: float, y: float, width: float, height: float, color: str,
 
 
 def _views() -> None:
-    """The same slots as blocks and as one run: index 5 is a block in the one and a token in the other."""
+    """The same places as pages and as one run: index 5 is a page in the one and a token in the other."""
     config = SimpleNamespace(num_layers=1, num_kv_heads=1, head_dim=1)
     pool = KvPool(config, N, P)  # type: ignore[arg-type]  # the three sizes are all that it looks at
     flat = pool.keys[0].flatten(0, 1)
@@ -103,37 +104,37 @@ def _views() -> None:
     label(ax, 0.2, 2.35, "keys[layer]   [N, P, Hkv, D]", align="left", mono=True, size=8.5)
     label(ax, 0.2, 1.0, "keys[layer].flatten(0, 1)   [N·P, Hkv, D]", align="left", mono=True, size=8.5)
     chosen = pool.keys[0][5].flatten().tolist(), flat[5].flatten().tolist()
-    for block in range(N):
-        for place in range(P):
-            slot = int(pool.keys[0, block, place, 0, 0])
-            x = 0.2 + block * (P * cell + gap)
-            _slot(ax, x + place * cell, 1.75, cell, slot, slot in chosen[0])
-            _slot(ax, 0.2 + slot * cell, 0.4, cell, slot, slot in chosen[1])
-        label(ax, x + P * cell / 2, 2.11, str(block), size=8.5, color="muted")
+    for page in range(N):
+        for offset in range(P):
+            place = int(pool.keys[0, page, offset, 0, 0])
+            x = 0.2 + page * (P * cell + gap)
+            _place(ax, x + offset * cell, 1.75, cell, place, place in chosen[0])
+            _place(ax, 0.2 + place * cell, 0.4, cell, place, place in chosen[1])
+        label(ax, x + P * cell / 2, 2.11, str(page), size=8.5, color="muted")
     x = 0.2 + 5 * (P * cell + gap) + P * cell / 2
     arrow(ax, (x, 1.42), (x, 1.72), color="orange")
-    label(ax, x, 1.32, "keys[layer][5]: block 5, 4 tokens", size=8.5)
+    label(ax, x, 1.32, "keys[layer][5]: page 5, 4 tokens", size=8.5)
     x = 0.2 + 5.5 * cell
     arrow(ax, (x, 0.2), (x, 0.38), color="blue")
     label(
         ax,
         x + 0.15,
         0.16,
-        "flatten(0, 1)[5]: slot 5, the token at place 1 of block 1",
+        "flatten(0, 1)[5]: place 5, the token at offset 1 of page 1",
         align="left",
         size=8.5,
     )
     save(fig, "week_3_day_1_views")
 
 
-def _slot(ax: Axes, x: float, y: float, size: float, slot: int, chosen: bool) -> None:
+def _place(ax: Axes, x: float, y: float, size: float, place: int, chosen: bool) -> None:
     color = ("orange" if y > 1 else "blue") if chosen else "muted"
     face = PALE[color] if chosen else COLORS["paper"]
     edge = COLORS[color if chosen else "line"]
     ax.add_patch(
         Rectangle((x, y), size, 0.25, facecolor=face, edgecolor=edge, linewidth=1.2 if chosen else 0.7)
     )
-    label(ax, x + size / 2, y + 0.125, str(slot), size=8, color="ink" if chosen else "muted", bold=chosen)
+    label(ax, x + size / 2, y + 0.125, str(place), size=8, color="ink" if chosen else "muted", bold=chosen)
 
 
 def measure() -> list[tuple[int, int, int]]:

@@ -1,4 +1,4 @@
-"""A walk of the block table, and which query reads which slots, for a step of three sequences: from the real code."""
+"""Week 3 Day 2: a walk of the block table, and the same step as a mask over the pool, drawn from the metadata."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -6,7 +6,7 @@ from matplotlib.patches import Rectangle
 from style import COLORS, PALE, arrow, diagram, label, save
 
 from tiny_llm.paged.allocator import NULL_PAGE, PageAllocator
-from tiny_llm.paged.metadata import ForwardMeta
+from tiny_llm.paged.metadata import ForwardMeta, tables_of
 from tiny_llm.paged.sequence import PagedSequence
 
 P, N = 4, 8
@@ -31,7 +31,7 @@ def example() -> ForwardMeta:
     new = (1, 2, 3)
     for sequence, count in zip(sequences, new, strict=True):
         sequence.reserve(count)
-    return ForwardMeta.build(sequences, new)
+    return ForwardMeta.build(tables_of(sequences), [sequence.length for sequence in sequences], new, P)
 
 
 def places_of(meta: ForwardMeta, b: int) -> list[int]:
@@ -77,65 +77,65 @@ def _tokens(ax: Axes, meta: ForwardMeta) -> None:
 
 
 def _table(ax: Axes, meta: ForwardMeta, tops: list[float]) -> None:
-    """The block table and the lengths; arrows lead from one row to the blocks."""
+    """The block table and the lengths; arrows lead from one row to the pages."""
     left, top, size = 2.35, 2.2, 0.42
     label(ax, left, top + 0.62, "block_table", align="left", mono=True, size=8)
     label(ax, 1.1, top + 0.62, "seq_lens_kv", align="left", mono=True, size=8)
     for b, row in enumerate(meta.block_table.tolist()):
         y = top - b * (size + 0.14)
         label(ax, 0.1, y + size / 2, f"sequence {NAMES[b]}", align="left", bold=b == WALKER)
-        for entry, block in enumerate(row):
-            unused = block == NULL_PAGE
-            _cell(ax, left + entry * size, y, size, size, "muted" if unused else SERIES[b], str(block))
+        for entry, page in enumerate(row):
+            unused = page == NULL_PAGE
+            _cell(ax, left + entry * size, y, size, size, "muted" if unused else SERIES[b], str(page))
         kv, new = meta.kv_lens[b], meta.starts[b + 1] - meta.starts[b]
         label(ax, 1.25, y + size / 2, f"{kv} = {kv - new} + {new}", align="left", size=8.5)
     y = top - WALKER * (size + 0.14)
-    held = [block for block in meta.block_table[WALKER].tolist() if block != NULL_PAGE]
-    for entry, block in enumerate(held):
+    held = [page for page in meta.block_table[WALKER].tolist() if page != NULL_PAGE]
+    for entry, page in enumerate(held):
         x = left + entry * size + size / 2
         side = y + size if entry == 0 else y
         bend = -0.14 if entry == 0 else -0.24
-        arrow(ax, (x, side), (4.25, tops[block] + 0.13), color=SERIES[WALKER], bend=bend)
-    label(ax, 0.1, 0.66, "B's tokens 0 … 4: block 3 whole,", align="left", size=8.5)
-    label(ax, 0.1, 0.44, "then 5 − 4 = 1 place of block 5.", align="left", size=8.5)
+        arrow(ax, (x, side), (4.25, tops[page] + 0.13), color=SERIES[WALKER], bend=bend)
+    label(ax, 0.1, 0.66, "B's tokens 0 … 4: page 3 whole,", align="left", size=8.5)
+    label(ax, 0.1, 0.44, "then 5 − 4 = 1 place of page 5.", align="left", size=8.5)
     label(ax, 0.1, 0.22, "The 0 at its end is filling, never read.", align="left", size=8.5)
 
 
 def _pool(ax: Axes, meta: ForwardMeta) -> list[float]:
-    """The blocks, one below the other; the bottom of each."""
+    """The pages, one below the other; the bottom of each."""
     left, top, width, height = 4.8, 2.75, 0.5, 0.28
-    owners = {slot: (b, p) for b in range(3) for p, slot in enumerate(places_of(meta, b))}
+    owners = {place: (b, p) for b in range(3) for p, place in enumerate(places_of(meta, b))}
     fresh = set(meta.slot_mapping.tolist())
     tops = []
-    for block in range(N):
-        y = top - block * (height + 0.07)
+    for page in range(N):
+        y = top - page * (height + 0.07)
         tops.append(y)
-        label(ax, left - 0.08, y + height / 2, f"block {block}", align="right", size=8, color="muted")
-        for place in range(P):
-            slot = block * P + place
-            x = left + place * width
-            if slot in owners:
-                b, p = owners[slot]
-                _cell(ax, x, y, width, height, SERIES[b], f"{NAMES[b]}{p}", heavy=slot in fresh)
+        label(ax, left - 0.08, y + height / 2, f"page {page}", align="right", size=8, color="muted")
+        for offset in range(P):
+            place = page * P + offset
+            x = left + offset * width
+            if place in owners:
+                b, p = owners[place]
+                _cell(ax, x, y, width, height, SERIES[b], f"{NAMES[b]}{p}", heavy=place in fresh)
             else:
-                _cell(ax, x, y, width, height, "muted" if block == NULL_PAGE else "", "")
+                _cell(ax, x, y, width, height, "muted" if page == NULL_PAGE else "", "")
     label(ax, left, 0.08, "heavy: written in this step", align="left", size=8)
     return tops
 
 
 def _mask(meta: ForwardMeta) -> None:
-    """T queries over all slots of the pool: a cell is filled where the query reads the slot."""
+    """T queries over all places of the pool: a cell is filled where the query reads the place."""
     fig, ax = diagram(height=1.95)
     left, top, cell, gap = 0.75, 1.35, 0.188, 0.035
     rows = int(meta.starts[-1])
     seen = np.zeros((rows, N * P), dtype=bool)
     for b in range(3):
-        slots, new = places_of(meta, b), meta.starts[b + 1] - meta.starts[b]
+        places, new = places_of(meta, b), meta.starts[b + 1] - meta.starts[b]
         for i in range(new):
-            seen[meta.starts[b] + i, slots[: meta.kv_lens[b] - new + i + 1]] = True
-    for block in range(N):
-        x = left + block * (P * cell + gap)
-        words = "null" if block == NULL_PAGE else f"block {block}"
+            seen[meta.starts[b] + i, places[: meta.kv_lens[b] - new + i + 1]] = True
+    for page in range(N):
+        x = left + page * (P * cell + gap)
+        words = "null" if page == NULL_PAGE else f"page {page}"
         label(ax, x + P * cell / 2, top + cell + 0.16, words, size=8, color="muted")
     for t in range(rows):
         b, y = _owner(meta, t), top - t * cell
@@ -147,15 +147,15 @@ def _mask(meta: ForwardMeta) -> None:
             align="right",
             size=8.5,
         )
-        for slot in range(N * P):
-            x = left + slot * cell + slot // P * gap
-            own = slot == int(meta.slot_mapping[t])
-            _cell(ax, x, y, cell, cell, SERIES[b] if seen[t, slot] else "", "•" if own else "")
+        for place in range(N * P):
+            x = left + place * cell + place // P * gap
+            own = place == int(meta.slot_mapping[t])
+            _cell(ax, x, y, cell, cell, SERIES[b] if seen[t, place] else "", "•" if own else "")
     label(
         ax,
         left,
         0.17,
-        "rows: sequence and position of the six queries; • their own slot",
+        "rows: a query each, with sequence and position; • its own place",
         align="left",
         size=8.5,
     )

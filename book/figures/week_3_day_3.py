@@ -9,8 +9,8 @@ from tiny_llm.kernels.decode_attention_cpu import TILE
 from tiny_llm.kernels.paged_attention_cpu import PART, deal, load_tile
 
 P, HKV = 16, 3
-TABLE = (7, 2, 9, 4, 3, 8, 1, 10, 6, 5)  # the blocks of a sequence
-BLOCKS = 11
+TABLE = (7, 2, 9, 4, 3, 8, 1, 10, 6, 5)  # the pages of a sequence
+PAGES = 11
 START = 64  # of the tile that is shown
 KV_LENS = (3000, 300, 1024, 500)
 THREADS = 2
@@ -25,59 +25,59 @@ def draw() -> None:
 
 
 def sources() -> list[int]:
-    """Of each row of the tile, the block that it came from: each page is filled with its number, and loaded."""
-    pages = np.empty((BLOCKS, P, HKV, 1), np.float32)
-    pages[:] = np.arange(BLOCKS).reshape(-1, 1, 1, 1)
+    """For each row of the tile, the page that it came from: each page is filled with its number, and loaded."""
+    pages = np.empty((PAGES, P, HKV, 1), np.float32)
+    pages[:] = np.arange(PAGES).reshape(-1, 1, 1, 1)
     tile = np.empty((HKV, TILE, 1), np.float32)
     load_tile(pages, np.array(TABLE, np.int32), START, START + TILE, tile)
-    return [int(block) for block in tile[0, :, 0]]
+    return [int(page) for page in tile[0, :, 0]]
 
 
 def _tile() -> None:
     """The table on the left, the pool in the middle, the buffer on the right."""
     fig, ax = diagram(height=3.35)
     top, used = 2.72, list(dict.fromkeys(sources()))
-    label(ax, 0.1, 3.12, "block table", align="left", bold=True)
+    label(ax, 0.1, 3.12, "the table", align="left", bold=True)
     label(ax, 1.75, 3.12, "the pool, layer 0's keys", align="left", bold=True)
     label(ax, 5.0, 3.12, "the buffer: tile", align="left", bold=True)
-    for entry, block in enumerate(TABLE):
+    for entry, page in enumerate(TABLE):
         y = top - entry * ROW
-        color = "purple" if block in used else ""
-        _cell(ax, 0.62, y, 0.36, ROW, color, str(block))
+        color = "purple" if page in used else ""
+        _cell(ax, 0.62, y, 0.36, ROW, color, str(page))
         label(ax, 0.56, y + ROW / 2, f"{entry * P} …", align="right", size=8, color="muted")
-    for block in range(BLOCKS):
-        _page(ax, 1.95, top - block * ROW, block, block in used)
+    for page in range(PAGES):
+        _page(ax, 1.95, top - page * ROW, page, page in used)
     rows = sources()
-    for number, block in enumerate(used):
+    for number, page in enumerate(used):
         arrow(
             ax,
-            (1.02, top - TABLE.index(block) * ROW + ROW / 2),
-            (1.72, top - block * ROW + ROW / 2),
+            (1.02, top - TABLE.index(page) * ROW + ROW / 2),
+            (1.72, top - page * ROW + ROW / 2),
             color="purple",
         )
-        y = top - block * ROW + ROW / 2
+        y = top - page * ROW + ROW / 2
         edge = 2.04 if y > 1.5 else 0.84
         arrow(ax, (4.2, y), (5.25 + number * 0.5, edge), color="purple", bend=-0.1 if y > 1.5 else 0.1)
     for head in range(HKV):
         y = 1.68 - head * 0.4
         label(ax, 4.92, y + 0.16, f"head {head}", align="right", size=8.5)
-        for number, block in enumerate(used):
-            width = 2.0 * rows.count(block) / TILE
-            _cell(ax, 5.0 + number * width, y, width, 0.32, HEADS[head], str(block), hatch=HATCHES[head])
+        for number, page in enumerate(used):
+            width = 2.0 * rows.count(page) / TILE
+            _cell(ax, 5.0 + number * width, y, width, 0.32, HEADS[head], str(page), hatch=HATCHES[head])
     label(ax, 5.0, 0.76, f"{START}", align="left", size=8, color="muted")
     label(ax, 7.0, 0.76, f"{START + TILE - 1}", align="right", size=8, color="muted")
     save(fig, "week_3_day_3")
 
 
-def _page(ax: Axes, x: float, y: float, block: int, used: bool) -> None:
-    """One block: 16 tokens, the heads of each side by side."""
-    label(ax, x - 0.06, y + ROW / 2, str(block), align="right", size=8, color="ink" if used else "muted")
+def _page(ax: Axes, x: float, y: float, page: int, used: bool) -> None:
+    """One page: 16 tokens, the heads of each side by side."""
+    label(ax, x - 0.06, y + ROW / 2, str(page), align="right", size=8, color="ink" if used else "muted")
     width = 2.2 / (P * HKV)
-    for place in range(P * HKV):
-        head = place % HKV
+    for row in range(P * HKV):
+        head = row % HKV
         ax.add_patch(
             Rectangle(
-                (x + place * width, y + 0.02),
+                (x + row * width, y + 0.02),
                 width,
                 ROW - 0.05,
                 facecolor=PALE[HEADS[head]] if used else COLORS["paper"],

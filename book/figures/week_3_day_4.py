@@ -19,7 +19,7 @@ def draw() -> None:
 
 
 def _grid() -> None:
-    """A strip of ROWS rows for each program: whose token each is, or nobody's."""
+    """A strip of ROWS rows for each program: the token of each row, or no token."""
     fig, ax = diagram(height=2.5)
     left, size, gap = 1.4, 0.112, 0.1
     for head in range(HKV):
@@ -70,25 +70,25 @@ def _tile() -> None:
     """Table, pages and tile, from left to right; an arrow for each row that is read."""
     fig, ax = diagram(height=3.4)
     top, page_left, tile_left = 2.92, 2.75, 5.2
-    slots = places_of(TABLE, 0, KV_LEN, P)
+    places = places_of(TABLE, 0, KV_LEN, P)
     positions = range(START, START + TILE)
     label(ax, 0.95, 3.24, "table", size=8.5)
     label(ax, page_left + 0.45, 3.24, "pages, P = 4", size=8.5)
     label(ax, tile_left + 0.55, 3.24, "tile", size=8.5)
-    places = {}
-    for entry, block in enumerate(TABLE):
+    heights = {}  # of each place on the page
+    for entry, page in enumerate(TABLE):
         y = top - entry * 0.95 - 0.1
         touched = any(p // P == entry for p in positions if p < KV_LEN)
-        _cell(ax, 0.75, y - 0.35, 0.4, 0.3, "purple" if touched else "muted", str(block))
+        _cell(ax, 0.75, y - 0.35, 0.4, 0.3, "purple" if touched else "muted", str(page))
         label(ax, 0.62, y - 0.2, f"[{entry}]", align="right", size=8, color="muted")
         arrow(ax, (1.2, y - 0.2), (page_left - 0.62, y - 0.2), color="purple" if touched else "line")
-        label(ax, page_left - 0.08, y - 0.2, f"block {block}", align="right", size=8)
-        for place in range(P):
-            spot = y + 0.04 - place * 0.2
-            held = entry * P + place < KV_LEN
+        label(ax, page_left - 0.08, y - 0.2, f"page {page}", align="right", size=8)
+        for offset in range(P):
+            spot = y + 0.04 - offset * 0.2
+            held = entry * P + offset < KV_LEN
             color = "blue" if held else ""
-            _cell(ax, page_left, spot - 0.08, 0.9, 0.18, color, f"token {entry * P + place}" if held else "")
-            places[block * P + place] = spot
+            _cell(ax, page_left, spot - 0.08, 0.9, 0.18, color, f"token {entry * P + offset}" if held else "")
+            heights[page * P + offset] = spot
     for row, position in enumerate(positions):
         y, wanted = top - row * 0.33, position < KV_LEN
         _cell(
@@ -101,7 +101,7 @@ def _tile() -> None:
             f"token {position}" if wanted else "",
         )
         if wanted:
-            arrow(ax, (page_left + 0.93, places[slots[position]]), (tile_left - 0.04, y), color="blue")
+            arrow(ax, (page_left + 0.93, heights[places[position]]), (tile_left - 0.04, y), color="blue")
         else:
             label(ax, tile_left + 1.2, y, "masked: 0", align="left", size=8, color="muted")
     last = pages_for(KV_LEN, P) - 1

@@ -92,7 +92,7 @@ class EngineCore(ABC):
     def abort(self, requests: Collection[Request]) -> None:
         """Let some requests leave, unfinished, and give their pages back.
 
-        Requests that are not in the engine are left out.
+        Requests that are not in the engine are passed over.
         """
 
 
@@ -104,12 +104,17 @@ def generate_all(
     Args:
         core: without requests; without requests again at the end, however that comes: the last token, an error, or
             Ctrl-C.
-        requests: what to generate. The ``error`` of each is set anew, before any of them runs: a reason for a request
-            that can't ever run, which stays as it is, and None for the others.
+        requests: what to generate, each once. The ``error`` of each is set anew, before any of them runs: the
+            engine's reason for a request that can't ever run, which gets no token, and None for the others. A request
+            that is finished already gets no token either.
         observe: called after each step.
 
     Returns:
         the output of each request, in the order of ``requests``.
+
+    Raises:
+        OutOfPages: a request has to wait for pages, and no request runs that will free any. Any other error of the
+            engine or of ``observe`` comes through, too.
     """
     for request in requests:
         request.error = core.refusal(request)

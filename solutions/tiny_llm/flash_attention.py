@@ -1,7 +1,7 @@
 """Attention in tiles with the online softmax (Day 2.4): exact, and never an L × S array.
 
-Source: Dao et al. 2022, "FlashAttention", algorithm 1; Milakov and Gimelshein 2018, "Online normalizer calculation
-for softmax".
+Sources: Milakov and Gimelshein 2018, "Online normalizer calculation for softmax"; Dao et al. 2022, "FlashAttention";
+and for the order, with queries outside and one division at the end, Dao 2023, "FlashAttention-2".
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ KEY_TILE = 256
 
 @dataclass
 class OnlineSoftmax:
-    """What is known of softmax(scores)·values after some of the keys; a row a query."""
+    """The state of softmax(scores) · values after some of the keys, with one row per query."""
 
     out: Tensor  # float32 [..., rows, D]: the sum of exp(score − peak) · value
     total: Tensor  # float32 [..., rows, 1]: the sum of exp(score − peak)
@@ -26,7 +26,7 @@ class OnlineSoftmax:
 
     @classmethod
     def empty(cls, rows: Tensor) -> OnlineSoftmax:
-        """Before the first key, for queries ``rows`` [..., rows, D]."""
+        """The state before the first key, for queries ``rows`` [..., rows, D]."""
         column = rows.new_zeros((*rows.shape[:-1], 1), dtype=torch.float32)
         return cls(torch.zeros_like(rows, dtype=torch.float32), column, column - math.inf)
 
@@ -49,7 +49,7 @@ class OnlineSoftmax:
     def result(self) -> Tensor:
         """float32 [..., rows, D]: the attention over all keys taken in so far; zeros for a row that saw none.
 
-        It may be asked for between two tiles: the state stays as it is.
+        It may be called between two tiles: the state stays as it is.
         """
         return self.out / torch.where(self.total == 0, 1.0, self.total)
 
@@ -57,13 +57,13 @@ class OnlineSoftmax:
 def tile_mask(
     mask: Tensor | None, causal: bool, queries: slice, keys: slice, L: int, S: int, like: Tensor
 ) -> Tensor | None:
-    """What to add to the scores of one tile, or None when the tile hides nothing.
+    """The mask to add to the scores of one tile; None if there is no mask and the causal rule hides nothing in it.
 
     Args:
         mask: float32 [L, S], [B, 1 or H, L, S] or None.
-        causal: whether query i is also kept from the keys after S − L + i.
-        queries: which of the L queries; keys: which of the S keys. Both with a start and a stop.
-        like: an array on the device where the result is wanted.
+        causal: whether the keys after S − L + i are also hidden from query i.
+        queries: the tile's part of the L queries; keys: its part of the S keys. Both have a start and a stop.
+        like: an array on the device that the result shall have.
 
     Returns:
         float32 [..., queries, keys]: the piece of ``mask``, with −inf where the causal rule hides a key. ``mask``

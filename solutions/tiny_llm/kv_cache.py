@@ -12,13 +12,12 @@ from tiny_llm.attention import batched_causal_mask, causal_mask, scaled_dot_prod
 class LayerCache(ABC):
     """What one attention layer knows about the tokens before this call.
 
-    The model calls :meth:`attend` once per layer and forward pass. How keys and values are kept is no concern of
-    the model's.
+    The model calls :meth:`attend` once per layer and forward pass, and doesn't know how keys and values are kept.
     """
 
     @abstractmethod
     def attend(self, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
-        """Take in the keys and values of the new tokens, then attend to all that the new tokens may see.
+        """Store the keys and values of the new tokens, then attend to all the tokens that the new ones may see.
 
         Before: ``query`` and ``key`` are already rotated to their positions.
         After: the cache holds the new tokens too.
@@ -38,7 +37,7 @@ class DenseCache(LayerCache):
 
     @abstractmethod
     def update_and_fetch(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Take in the new tokens and return everything that may be attended to.
+        """Store the new tokens and return all the keys and values that the new queries may see.
 
         Args:
             key: [B, Hkv, L, D]; value likewise.
@@ -79,7 +78,7 @@ class FullKvCache(DenseCache):
         self.values: Tensor | None = None
 
     def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Write the L new tokens behind the others and return all S of them.
+        """Write the L new tokens behind the others and return the keys and values of all S tokens.
 
         When the storage is full, storage of at least twice the size replaces it: each token is then copied only a
         few times in all, however long the sequence grows.
@@ -99,7 +98,7 @@ class FullKvCache(DenseCache):
         return self.keys[:, :, :end], self.values[:, :, :end]
 
     def _room_for(self, storage: Tensor | None, new: Tensor, end: int) -> Tensor:
-        """Storage [B, Hkv, at least ``end``, D] with the tokens held so far: the same one while they fit."""
+        """Storage [B, Hkv, at least ``end``, D] with the tokens held: ``storage`` itself if it is large enough."""
         if storage is not None and end <= storage.shape[2]:
             return storage
         capacity = self.first_capacity if storage is None else 2 * storage.shape[2]
@@ -110,24 +109,24 @@ class FullKvCache(DenseCache):
         return larger
 
     def update_and_fetch(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Append, and say who sees whom.
+        """Append the new tokens, and return all the tokens with the mask for the new ones.
 
         Args:
             key: [B, Hkv, L, D]; value likewise.
 
         Returns:
             keys and values [B, Hkv, S, D], and the mask [L, S]: causal, bottom-right aligned; None for a single new
-            token, which may see everything.
+            token, which may see every key.
         """
         keys, values = self.append(key, value)
         L, S = key.shape[2], keys.shape[2]
         return keys, values, None if L == 1 else causal_mask(L, S, like=key)
 
     def rewind(self, count: int) -> None:
-        """Forget the newest ``count`` tokens; what comes next takes their place.
+        """Forget the newest ``count`` tokens; the next tokens take their places.
 
         Raises:
-            ValueError: ``count`` is negative, or more than there are.
+            ValueError: ``count`` is negative, or larger than the number of tokens held. The cache stays as it was.
         """
         if not 0 <= count <= self.length:
             raise ValueError(f"can't rewind {count} tokens: the cache holds {self.length}")
@@ -147,11 +146,11 @@ class BatchingKvCache(DenseCache):
         self.bytes_copied = 0  # into dense batches so far, padding included
 
     def add(self, slot: int, cache: FullKvCache) -> None:
-        """Put a request's cache into an idle slot; from now on it grows here.
+        """Put a request's cache, not a copy of it, into an idle slot, where it goes on growing.
 
         Args:
             slot: 0 … ``num_slots`` − 1.
-            cache: with B = 1; prefilled, or empty.
+            cache: a cache with B = 1, prefilled or empty.
 
         Raises:
             ValueError: the slot is taken, or there is no such slot.
@@ -182,14 +181,14 @@ class BatchingKvCache(DenseCache):
         """Give each request its new tokens, then build the batch.
 
         Args:
-            key: [B, Hkv, L, D], a row a slot; the rows of idle slots are ignored. value likewise.
+            key: [B, Hkv, L, D], one row per slot; the rows of idle slots are ignored. value likewise.
 
         Returns:
             keys and values [B, Hkv, S, D] for S = max(S_b), the request of slot b in the last S_b columns and zeros
             before them, and the mask [B, 1, L, S] of :func:`batched_causal_mask`. S is at least L.
 
         Raises:
-            ValueError: there are not as many rows as slots.
+            ValueError: the number of rows isn't the number of slots. No cache has grown then.
         """
         if len(key) != len(self.slots):
             raise ValueError(f"{len(key)} rows were given for {len(self.slots)} slots")

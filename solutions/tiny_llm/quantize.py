@@ -16,14 +16,14 @@ from tiny_llm.attention import linear
 from tiny_llm.layers import Projection
 
 LEVELS = 16
-"""How many values 4 bits can tell apart."""
+"""The number of values that 4 bits can hold."""
 
 
 @dataclass(frozen=True)
 class QuantizedTensor:
-    """A weight matrix [out, in] in 4 bits a weight, in groups of G along the inner axis.
+    """A weight matrix [out, in] in 4 bits per weight, in groups of G along the inner axis.
 
-    GGUF files store their type Q4_1 in just this way, a group of 32 after the other.
+    GGUF files store their type Q4_1 in the same way, one group of 32 after another.
     """
 
     nibbles: Tensor  # uint8 [out, in/G, G/2]; see pack_nibbles for which code lies where
@@ -32,26 +32,26 @@ class QuantizedTensor:
 
     @property
     def group_size(self) -> int:
-        """G: how many weights share a scale and a minimum."""
+        """G: the number of weights that share a scale and a minimum."""
         return 2 * self.nibbles.shape[2]
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(out, in) of the matrix that this stands for."""
+        """(out, in) of the matrix that is stored here."""
         return self.nibbles.shape[0], self.nibbles.shape[1] * self.group_size
 
     @property
     def device(self) -> torch.device:
-        """Where it lies."""
+        """The device that holds the matrix."""
         return self.nibbles.device
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory that it takes."""
+        """Bytes of memory that the matrix takes."""
         return self.nibbles.nbytes + self.scales.nbytes + self.minima.nbytes
 
     def to(self, device: torch.device) -> QuantizedTensor:
-        """The same on another device."""
+        """The same matrix on another device."""
         return QuantizedTensor(self.nibbles.to(device), self.scales.to(device), self.minima.to(device))
 
 
@@ -77,23 +77,24 @@ def unpack_nibbles(nibbles: Tensor) -> Tensor:
 
 
 def quantize(weight: Tensor, group_size: int = 32) -> QuantizedTensor:
-    """Round a weight matrix to 16 levels a group.
+    """Round a weight matrix to 16 levels per group.
 
     The levels go evenly from the group's smallest to its largest weight. The scale and the minimum are rounded to
     float16 first and the codes computed from the rounded ones, so that each weight gets the level nearest to it
-    among those that will be read back. Where all weights of a group are the same, the scale and the codes are 0.
+    among those that will be read back. Where the rounded scale is 0, because all weights of a group are equal or
+    nearly so, the codes are 0 too.
 
     Args:
         weight: [out, in], any float dtype; computed in float32.
         group_size: G, a positive multiple of 4 that divides ``in``.
 
     Raises:
-        ValueError: ``group_size`` is none.
+        ValueError: ``group_size`` isn't a positive multiple of 4, or doesn't divide ``in``.
     """
     rows, width = weight.shape
     if group_size < 4 or group_size % 4 or width % group_size:
         raise ValueError(
-            f"rows of {width} can't be cut into groups of {group_size}: a multiple of 4 that divides {width}"
+            f"rows of {width} can't be cut into groups of {group_size}: choose a multiple of 4 that divides {width}"
         )
     groups = weight.float().reshape(rows, width // group_size, group_size)
     low, high = groups.aminmax(dim=-1)
@@ -105,11 +106,11 @@ def quantize(weight: Tensor, group_size: int = 32) -> QuantizedTensor:
 
 
 def dequantize(weight: QuantizedTensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """The matrix [out, in] that the codes stand for: code · scale + minimum, computed in float32.
+    """The matrix [out, in] that is read back: code · scale + minimum, computed in float32.
 
     Args:
-        weight: what :func:`quantize` returned, or what a file held.
-        dtype: what the result is rounded to at the end.
+        weight: a matrix from :func:`quantize`, or from a file.
+        dtype: the dtype of the result, to which it is rounded once, at the end.
     """
     values = unpack_nibbles(weight.nibbles).float()
     # In place: new memory costs more than the arithmetic.
@@ -119,7 +120,7 @@ def dequantize(weight: QuantizedTensor, dtype: torch.dtype = torch.float32) -> T
 
 
 class DequantizedMatmul:
-    """Multiply by a quantized matrix the plain way: dequantize all of it, multiply, forget the copy."""
+    """Multiply by a quantized matrix the plain way: dequantize all of it, multiply, and forget the copy."""
 
     def __init__(self, weight: QuantizedTensor) -> None:
         """Hold the matrix, in 4 bits."""
@@ -131,11 +132,11 @@ class DequantizedMatmul:
 
 
 Matmul = Callable[[QuantizedTensor], Projection]
-"""A way to multiply by a quantized matrix: given the matrix, it returns what maps [..., in] to [..., out]."""
+"""A backend that multiplies by quantized matrices: from a matrix it makes a function [..., in] → [..., out]."""
 
 
 class QuantizedLinear:
-    """A linear layer whose weight takes 4 bits; a stand-in for :class:`tiny_llm.layers.Linear`."""
+    """A linear layer with 4-bit weights, used in place of :class:`tiny_llm.layers.Linear`."""
 
     def __init__(
         self, weight: QuantizedTensor, bias: Tensor | None = None, matmul: Matmul = DequantizedMatmul
@@ -145,7 +146,7 @@ class QuantizedLinear:
         Args:
             weight: [out, in].
             bias: [out] in the dtype of the inputs, or None.
-            matmul: the way to multiply; it may keep the weight in a form of its own.
+            matmul: the backend that multiplies; it may keep the weight in a form of its own.
         """
         self.multiply = matmul(weight)
         self.bias = bias

@@ -4,7 +4,7 @@
     weights.tensor("norm.weight")      # [E]
     weights.linear("blocks.0.qkv")     # a Linear, or a QuantizedLinear; with its bias where the model has one
 
-Every supported family comes out under the same names and in the same form, whatever the file calls it:
+Every supported family comes out under the same names and in the same form, whatever the names in its file:
 
     embedding.weight                [V, E]
     blocks.{i}.attention_norm.weight [E]
@@ -112,8 +112,8 @@ def load_weights(
             folder with safetensors, or a hub id such as `HuggingFaceTB/SmolLM2-360M-Instruct`.
         dtype: the dtype of the loaded tensors: "float32", "bfloat16" or "float16".
         device: "cpu", "cuda" or "mps".
-        bits: 4 for the matrices of the blocks in 4 bits per weight, in groups of 32. Those that a GGUF file has in
-            Q4_1 or Q4_0 are taken over as they are. None for everything in `dtype`.
+        bits: 4 for the matrices of the blocks in 4 bits per weight, in groups of 32. Matrices that a GGUF file
+            has in Q4_1 or Q4_0 are taken over as they are. None for everything in `dtype`.
         matmul: with `bits`, the way to multiply by those matrices, by its name in `kernels/matmul_backends.py`.
 
     A GGUF file is dequantized once and the result kept in the user's cache folder (see `loading/cache.py`). A

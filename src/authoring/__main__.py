@@ -4,7 +4,7 @@ from coursekit.cli import Command, run
 
 COMMANDS = {
     "starter": Command("authoring.starter:starter", "generate the starter from the reference, or check it"),
-    "check": Command("authoring.gates:check", "prove that reference, starter, tests and book agree"),
+    "check": Command("authoring.gates:prove", "prove that reference, starter, tests and book agree"),
     "book": Command("authoring.book:book", "serve the book, or build it"),
     "proto": Command("authoring.proto:proto", "make the gRPC code anew from its description"),
 }

@@ -26,7 +26,7 @@ from coursekit.files import write_files, write_text
 from coursekit.paths import Course
 from coursekit.running.import_path import Impl
 from programs import options
-from programs.engine import load, running
+from programs.loaded import load, running
 
 if TYPE_CHECKING:
     from tiny_llm.model import Transformer

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 from benchmarks.ladder import TOKENS_PER_SECOND, Bar, Ladder, Quantity
 from benchmarks.rounds import Case, Values
 from benchmarks.week_2 import GetModel
-from programs.engine import Timing
-from programs.engines import ragged_batch_for
+from programs.cores import ragged_batch_for
+from programs.loaded import Timing
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from benchmarks.ladder import LAST_FIRST, TOKENS_PER_SECOND, WORST_GAP, Bar, Ladder
 from benchmarks.rounds import Case, Values
 from programs.answers import Answer, measure
-from programs.engine import Timing
+from programs.loaded import Timing
 from programs.passages import BREAD, CANAL_LOCK, ISLAND_LETTER, LIBRARY_NOTICE, WATER_REPORT
 
 if TYPE_CHECKING:

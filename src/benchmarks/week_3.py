@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from benchmarks.ladder import CACHE_MEGABYTES, TOKENS_PER_SECOND, Bar, Ladder
 from benchmarks.rounds import Case, Values
 from benchmarks.week_2 import GetModel
-from programs.engines import PAGE_SIZE, choose, make_runner
+from programs.cores import PAGE_SIZE, choose, make_runner
 
 if TYPE_CHECKING:
     from tiny_llm.model import Transformer

@@ -1,4 +1,4 @@
-"""The frameworks that the course can be done in, and the package of each."""
+"""The frameworks that the course can be done in, with the package of each, and the devices."""
 
 from __future__ import annotations
 
@@ -19,3 +19,11 @@ class Backend(StrEnum):
     def option(self) -> str:
         """What a command to type needs at its end to mean this backend; torch is meant without a word."""
         return "" if self is Backend.TORCH else f" --backend {self}"
+
+
+class Device(StrEnum):
+    """Where arrays are put."""
+
+    CPU = "cpu"
+    CUDA = "cuda"
+    MPS = "mps"

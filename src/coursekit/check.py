@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from coursekit.checking import arrays
+from coursekit import arrays
 from coursekit.checking.comparison import (
     CheckFailed,
     Comparison,
@@ -179,9 +179,10 @@ def check_raises(
     __tracebackhide__ = True
     types = exceptions if isinstance(exceptions, tuple) else (exceptions,)
     wanted = " or ".join(kind.__name__ for kind in types)
+    caught: tuple[type[BaseException], ...] = (Exception, *types)  # KeyboardInterrupt is no Exception
     try:
         value = call()
-    except Exception as error:
+    except caught as error:
         # A stub's NotImplementedError is a RuntimeError too; it never counts as the error that was asked for.
         if reached_stub(error) is not None:
             raise

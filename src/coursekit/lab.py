@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from coursekit.backends import Backend
-from coursekit.checking import arrays
-from coursekit.checking.largest_array import largest_array
+from coursekit import arrays
+from coursekit.backends import Backend, Device
 from coursekit.errors import CourseError
+from coursekit.lab_modules import Modules
+from coursekit.largest_array import largest_array
 from coursekit.paths import Course
 
 BORROWED_PACKAGE = Backend.TORCH.package
@@ -24,14 +25,16 @@ BORROWED_PACKAGE = Backend.TORCH.package
 _active: Lab | None = None
 
 
-class Lab:
+class Lab(Modules):
     """The modules of one package, and arrays of its framework on one device.
 
     ``lab.attention`` is the learner's module ``attention``, imported when it is first touched; ``lab.paged.pool``
     works for modules in folders. A module that the MLX package does not have comes from ``tiny_llm``.
     """
 
-    def __init__(self, backend: str = "torch", device: str = "cpu", course: Course | None = None) -> None:
+    def __init__(
+        self, backend: str = Backend.TORCH, device: str = Device.CPU, course: Course | None = None
+    ) -> None:
         """Open the door to ``backend`` on ``device``.
 
         Raises:
@@ -81,7 +84,7 @@ class Lab:
     def largest_array(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> tuple[Any, int]:
         """``function(*arguments, **options)``, and the number of elements of the largest array made on the way.
 
-        Views and the arguments' own memory count as none; see :func:`coursekit.checking.largest_array.largest_array`.
+        Views and the arguments' own memory count as none; see :func:`coursekit.largest_array.largest_array`.
 
         Raises:
             CourseError: the backend is MLX, which doesn't tell.
@@ -137,7 +140,7 @@ def set_active(lab: Lab | None) -> None:
 
 
 def _require_backend(backend: str) -> None:
-    if backend != "mlx":
+    if backend != Backend.MLX:
         return
     try:
         import mlx.core  # noqa: F401
@@ -149,26 +152,26 @@ def _require_backend(backend: str) -> None:
 
 
 def _require_device(backend: str, device: str) -> None:
-    if backend == "mlx":
+    if backend == Backend.MLX:
         _set_mlx_device(device)
         return
-    if device == "cpu":
+    if device == Device.CPU:
         return
     import torch
 
-    if device == "cuda" and not torch.cuda.is_available():
+    if device == Device.CUDA and not torch.cuda.is_available():
         raise CourseError(
             "--device cuda needs an NVIDIA GPU that torch can use; there is none: try --device cpu"
         )
-    if device == "mps" and not torch.backends.mps.is_available():
+    if device == Device.MPS and not torch.backends.mps.is_available():
         raise CourseError("--device mps needs an Apple GPU; there is none: try --device cpu")
 
 
 def _set_mlx_device(device: str) -> None:
     import mlx.core as mx
 
-    if device == "cuda":
+    if device == Device.CUDA:
         raise CourseError("--backend mlx runs with --device cpu or --device mps, not cuda")
-    if device == "mps" and not mx.metal.is_available():
+    if device == Device.MPS and not mx.metal.is_available():
         raise CourseError("--device mps needs an Apple GPU; there is none: try --device cpu")
-    mx.set_default_device(mx.gpu if device == "mps" else mx.cpu)
+    mx.set_default_device(mx.gpu if device == Device.MPS else mx.cpu)

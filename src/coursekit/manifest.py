@@ -1,4 +1,4 @@
-"""What each day of the course is: every `lesson.toml`, read and checked."""
+"""What each day of the course is: every `lesson.toml`, read and validated."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _numbers(name: str, count: int, kind: str, example: str) -> tuple[int, ...]:
 
 
 def load_manifest(course: Course) -> Manifest:
-    """Read every `lessons/week_W/day_D/lesson.toml` and check it against the reference package.
+    """Read every `lessons/week_W/day_D/lesson.toml` and validate it against the reference package.
 
     Raises:
         ManifestError: something is missing, unknown or contradictory; all problems are listed.

@@ -6,7 +6,6 @@ It is loaded with `-p coursekit.plugin`, before any test file is read and so bef
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,32 +14,29 @@ from typing import Any
 import pytest
 
 from coursekit import lab as lab_module
-from coursekit.backends import Backend
+from coursekit.backends import Backend, Device
 from coursekit.errors import CourseError
 from coursekit.lab import Lab
-from coursekit.lessons.tracks import DEVICES, covers, track_refusal
-from coursekit.manifest import Manifest, load_manifest
+from coursekit.manifest import ManifestError, Task
 from coursekit.paths import PACKAGES, ROOT_VARIABLE, Course
 from coursekit.running.failures import Failure, Places, describe
-from coursekit.running.import_path import choose_implementation, choose_triton
+from coursekit.running.import_path import Impl, choose_implementation, choose_triton
 from coursekit.running.progress_line import ProgressLine
-from coursekit.running.results import CRASHED, PASSED, SKIPPED, TASK_TEST, Report, Result, sentence
+from coursekit.running.results import Report, Result, sentence
+from coursekit.running.task_of_test import TasksOfTests
+from coursekit.task_state import TaskState
+from coursekit.tracks import covers, track_refusal
 
-WEEK_FOLDER = re.compile(r"week_(\d+)")
-DAY_FILE = re.compile(r"test_day_(\d+)\.py")
 TASK_KEY = pytest.StashKey[str]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("coursekit", "the course")
-    group.addoption("--impl", choices=("learner", "solution"), default="learner", help="whose code is tested")
+    group.addoption("--impl", choices=list(Impl), default=Impl.LEARNER, help="whose code is tested")
     group.addoption(
-        "--backend",
-        choices=[backend.value for backend in Backend],
-        default="torch",
-        help="the framework of its arrays",
+        "--backend", choices=list(Backend), default=Backend.TORCH, help="the framework of its arrays"
     )
-    group.addoption("--device", choices=DEVICES, default="cpu", help="where arrays are put")
+    group.addoption("--device", choices=list(Device), default=Device.CPU, help="where arrays are put")
     group.addoption(
         "--tiny-llm-root", metavar="FOLDER", help="the course's folder, if not the one around you"
     )
@@ -91,8 +87,8 @@ class TaskPlugin:
         option = config.option
         self._course = course
         self._lab = lab
-        self._manifest: Manifest | None = None
-        folder = course.solution if option.impl == "solution" else course.starter
+        self._tasks = TasksOfTests(course)
+        folder = course.solution if option.impl == Impl.SOLUTION else course.starter
         self._places = Places(course.root, tuple(folder(package) for package in PACKAGES))
         self._report = Report(option.impl, option.backend, option.device)
         self._report_file = Path(option.coursekit_report).resolve() if option.coursekit_report else None
@@ -106,14 +102,11 @@ class TaskPlugin:
     @pytest.hookimpl(tryfirst=True)  # before -k takes tests away: a task has all the tests that are there
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         with _usage_errors():
-            for item in items:
-                place = self._place_of(item)
-                if place is not None:
-                    item.stash[TASK_KEY] = self._task_of(item, *place)
-        for item in items:
-            task = item.stash.get(TASK_KEY, None)
+            tasks = {item: self._task_of(item) for item in items}
+        for item, task in tasks.items():
             if task is not None:
-                self._report.planned[task] = self._report.planned.get(task, 0) + 1
+                item.stash[TASK_KEY] = task.name
+                self._report.planned[task.name] = self._report.planned.get(task.name, 0) + 1
                 self._skip_uncovered(item, task)
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
@@ -124,7 +117,7 @@ class TaskPlugin:
             self._report.errors.append({"where": report.nodeid, "message": report.longreprtext})
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        if item.get_closest_marker("gpu") and self._lab.device == "cpu":
+        if item.get_closest_marker("gpu") and self._lab.device == Device.CPU:
             pytest.skip("needs a GPU: run with --device cuda (or mps) on a machine that has one")
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
@@ -180,54 +173,38 @@ class TaskPlugin:
     def _update(self, item: pytest.Item, report: pytest.TestReport) -> None:
         """Let the call's outcome, and a teardown that fails, replace what came before."""
         result = self._result(item, report)
-        if report.when == "call" or result.state not in (PASSED, SKIPPED):
+        if report.when == "call" or result.state not in (TaskState.PASSED, TaskState.SKIPPED):
             self._current = result
 
     def _result(self, item: pytest.Item, report: pytest.TestReport) -> Result:
         task = item.stash.get(TASK_KEY, None)
-        state, message, needs = PASSED, "", ""
+        state, message, needs = TaskState.PASSED, "", ""
         failure = self._failures.get(item.nodeid)
         if report.skipped:
-            state, message = SKIPPED, _skip_reason(report)
+            state, message = TaskState.SKIPPED, _skip_reason(report)
         elif failure is not None:
             state, message = failure.state, failure.message
             if failure.stub is not None and failure.stub.task != task:
                 needs = f"{failure.stub.task} {failure.stub.title}"
         elif report.failed:
-            state, message = CRASHED, report.longreprtext
+            state, message = TaskState.CRASHED, report.longreprtext
         file, first_line, _ = item.location
         line = failure.line if failure is not None and failure.line is not None else (first_line or 0) + 1
         where = f"{file}:{line}".replace(os.sep, "/")
         return Result(item.nodeid, task, sentence(item.name), state, report.duration, message, where, needs)
 
-    def _place_of(self, item: pytest.Item) -> tuple[int, int] | None:
-        """Week and day of a test in a week's folder; None for a test elsewhere."""
-        if not item.path.is_relative_to(self._course.tests):
-            return None
-        parts = item.path.relative_to(self._course.tests).parts
-        week = WEEK_FOLDER.fullmatch(parts[0])
-        if week is None:
-            return None
-        day = DAY_FILE.fullmatch("/".join(parts[1:]))
-        if day is None:
-            raise CourseError(f"{item.nodeid}: tests of a week stand in test_day_<day>.py")
-        return int(week[1]), int(day[1])
-
-    def _task_of(self, item: pytest.Item, week: int, day: int) -> str:
-        match = TASK_TEST.fullmatch(getattr(item, "originalname", item.name))
-        if match is None:
-            raise CourseError(f"{item.nodeid}: a day's test is called test_task_<number>_<what it says>")
-        self._manifest = self._manifest or load_manifest(self._course)
+    def _task_of(self, item: pytest.Item) -> Task | None:
         try:
-            return self._manifest.task(f"{week}.{day}.{match[1]}").name
+            return self._tasks.find(item.path, getattr(item, "originalname", item.name))
+        except ManifestError:
+            raise
         except CourseError as error:
             raise CourseError(f"{item.nodeid}: {error}") from error
 
-    def _skip_uncovered(self, item: pytest.Item, task: str) -> None:
-        assert self._manifest is not None
-        lesson = self._manifest.lesson(task.rpartition(".")[0])
-        if not covers(self._course, self._lab.package, lesson):
-            reason = track_refusal(self._course, self._lab.package, self._manifest)
+    def _skip_uncovered(self, item: pytest.Item, task: Task) -> None:
+        manifest = self._tasks.manifest
+        if not covers(self._course, self._lab.package, manifest.lesson(f"{task.week}.{task.day}")):
+            reason = track_refusal(self._course, self._lab.package, manifest)
             item.add_marker(pytest.mark.skip(reason=reason))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from programs.engine import Engine, Timing, make_sampler, prompt_ids
+from programs.loaded import LoadedModel, Timing, make_sampler, prompt_ids
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -45,13 +45,13 @@ class Answer:
         return f"{first} … ({len(self.prompt_ids)} tokens)" if rest else first
 
 
-def prepare(engine: Engine, prompts: Sequence[str], **params: Any) -> list[Answer]:
+def prepare(loaded: LoadedModel, prompts: Sequence[str], **params: Any) -> list[Answer]:
     """An answer to begin for each prompt, with a sampler of its own; their clocks start together.
 
     Raises:
         CourseError: a sampling parameter is out of range.
     """
-    ids = [prompt_ids(engine, prompt, raw=False) for prompt in prompts]
+    ids = [prompt_ids(loaded, prompt, raw=False) for prompt in prompts]
     started = time.perf_counter()
     return [
         Answer(number, prompt, its_ids, make_sampler(**params), Timing(started))
@@ -78,9 +78,11 @@ class BatchWatch:
             self._caches = caches
             self.batches += 1
         if caches and hasattr(caches[0], "meta"):
+            from tiny_llm.paged.pool import pages_for
+
             meta, self.pool = caches[0].meta, caches[0].pool
             self.batches += 1
-            pages = sum(-(-length // self.pool.page_size) for length in meta.kv_lens)
+            pages = sum(pages_for(length, caches[0].pool.page_size) for length in meta.kv_lens)
             self.most_pages = max(self.most_pages, pages)
         return self._model.hidden(tokens, positions, caches)
 

@@ -14,7 +14,7 @@ from coursekit.errors import CourseError
 from coursekit.paths import Course
 from coursekit.running.import_path import Impl, choose_implementation
 from programs import options
-from programs.engine import Timing
+from programs.loaded import Timing
 from programs.serve import PORT
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from coursekit.running.import_path import Impl
 from coursekit.running.stubs import Stub, reached_stub
 from programs import options
 from programs.answers import Answer, BatchWatch, measure, prepare
-from programs.engine import Engine, load, make_sampler, running
+from programs.loaded import LoadedModel, load, make_sampler, running
 from programs.prompts import PROMPTS, SHORT
 from programs.seats import Seen
 from programs.seats_view import SeatsView
@@ -66,12 +66,12 @@ def batch_main(
     with running(impl):
         make_sampler(**params)  # refuse bad values before the model is loaded
         stages = find_stages(stage, ANSWERING)
-        engine = load(model, dtype, device, Console(stderr=True), bits, matmul)
-        answer_all(engine, stages, Limits(seats, chunk, attention), max_tokens, params)
+        loaded = load(model, dtype, device, Console(stderr=True), bits, matmul)
+        answer_all(loaded, stages, Limits(seats, chunk, attention), max_tokens, params)
 
 
 def answer_all(
-    engine: Engine, stages: Sequence[Stage], limits: Limits, max_tokens: int, params: dict[str, Any]
+    loaded: LoadedModel, stages: Sequence[Stage], limits: Limits, max_tokens: int, params: dict[str, Any]
 ) -> None:
     """Answer the prompts with the first of the stages for which the code is there.
 
@@ -81,7 +81,7 @@ def answer_all(
     missing: Stub | None = None
     for stage in stages:
         try:
-            _answer(engine, stage, limits, max_tokens, params, missing)
+            _answer(loaded, stage, limits, max_tokens, params, missing)
             return
         except NotImplementedError as error:
             missing = reached_stub(error)
@@ -90,7 +90,7 @@ def answer_all(
 
 
 def _answer(
-    engine: Engine,
+    loaded: LoadedModel,
     stage: Stage,
     limits: Limits,
     max_tokens: int,
@@ -99,28 +99,33 @@ def _answer(
 ) -> None:
     """Answer with one stage, then print what there is, also after Ctrl-C."""
     console, progress = Console(highlight=False), Console(stderr=True, highlight=False)
-    stage.prepare(engine, limits)
-    answers = prepare(engine, SHORT if stage.short_prompts else PROMPTS, **params)
-    model = BatchWatch(engine.model)
+    stage.prepare(loaded, limits)
+    answers = prepare(loaded, SHORT if stage.short_prompts else PROMPTS, **params)
+    model = BatchWatch(loaded.model)
     counted: Any = model
     try:
         with SeatsView(progress, answers, max_tokens) as view:
-            run(Engine(counted, engine.tokenizer), stage, answers, limits, max_tokens, view)
+            run(LoadedModel(counted, loaded.tokenizer), stage, answers, limits, max_tokens, view)
     except KeyboardInterrupt:
-        _report(console, engine, answers, model)
+        _report(console, loaded, answers, model)
         raise
-    _report(console, engine, answers, model)
+    _report(console, loaded, answers, model)
     if missing is not None:
         console.print(_advice(stage, missing), style="yellow", soft_wrap=True, markup=False)
 
 
 def run(
-    engine: Engine, stage: Stage, answers: Sequence[Answer], limits: Limits, max_tokens: int, view: SeatsView
+    loaded: LoadedModel,
+    stage: Stage,
+    answers: Sequence[Answer],
+    limits: Limits,
+    max_tokens: int,
+    view: SeatsView,
 ) -> None:
     """Bring the answers to their ends, and show each step."""
     from tiny_llm.request import Request
 
-    end_ids = engine.tokenizer.end_ids
+    end_ids = loaded.tokenizer.end_ids
     answer_of = {Request(each.prompt_ids, max_tokens, end_ids, each.choose): each for each in answers}
 
     def show(seen: Seen) -> None:
@@ -132,27 +137,27 @@ def run(
         view.step(seats, prefilling, {answer_of[request] for request in seen.finished})
 
     try:
-        stage.run(engine, list(answer_of), limits, show)
+        stage.run(loaded, list(answer_of), limits, show)
     finally:
         for request, answer in answer_of.items():
             answer.refused = request.error
 
 
-def _report(console: Console, engine: Engine, answers: Sequence[Answer], model: BatchWatch) -> None:
+def _report(console: Console, loaded: LoadedModel, answers: Sequence[Answer], model: BatchWatch) -> None:
     for answer in answers:
         if answer.output or answer.refused:
             console.print(Text(f"{answer.number}. {answer.headline}", "bold"), soft_wrap=True)
-            console.print(_text(engine, answer), "\n", soft_wrap=True, markup=False)
+            console.print(_text(loaded, answer), "\n", soft_wrap=True, markup=False)
     if any(answer.output for answer in answers):
         console.print(_table(answers, model))
 
 
-def _text(engine: Engine, answer: Answer) -> str:
+def _text(loaded: LoadedModel, answer: Answer) -> str:
     """What the model said; "…" says that it was cut off."""
     if answer.refused:
         return f"refused: {answer.refused}"
-    ended = answer.output[-1] in engine.tokenizer.end_ids
-    return engine.tokenizer.decode(answer.output).strip() + ("" if ended else " …")
+    ended = answer.output[-1] in loaded.tokenizer.end_ids
+    return loaded.tokenizer.decode(answer.output).strip() + ("" if ended else " …")
 
 
 def _table(answers: Sequence[Answer], model: BatchWatch) -> Table:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import grpc
 
 from coursekit.errors import CourseError
-from programs.engine import Engine
+from programs.loaded import LoadedModel
 
 if TYPE_CHECKING:
     from tiny_llm.engine_core import EngineCore
@@ -21,7 +21,7 @@ SECONDS = 600.0
 """Nothing here takes as long: a call that is still waiting then will never end."""
 
 
-def serve_all(engine: Engine, core: EngineCore, requests: Sequence[Request]) -> None:
+def serve_all(loaded: LoadedModel, core: EngineCore, requests: Sequence[Request]) -> None:
     """Send all requests to a server at once, each in a call of its own, and append the tokens that come back.
 
     Raises:
@@ -29,15 +29,17 @@ def serve_all(engine: Engine, core: EngineCore, requests: Sequence[Request]) -> 
     """
     from tiny_llm.ragged.batcher import Batcher
 
-    replies = asyncio.run(_exchange(engine, Batcher(core), requests))
+    replies = asyncio.run(_exchange(loaded, Batcher(core), requests))
     for request, reply in zip(requests, replies, strict=True):
         request.token_ids += reply.token_ids
 
 
-async def _exchange(engine: Engine, batcher: Batcher, requests: Sequence[Request]) -> list[GenerateReply]:
+async def _exchange(
+    loaded: LoadedModel, batcher: Batcher, requests: Sequence[Request]
+) -> list[GenerateReply]:
     from tiny_llm.ragged.grpc_server import Server
 
-    server = Server(batcher, engine.tokenizer)
+    server = Server(batcher, loaded.tokenizer)
     address = await server.start()
     try:
         async with grpc.aio.insecure_channel(address) as channel:

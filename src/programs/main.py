@@ -11,8 +11,10 @@ from rich.console import Console
 from coursekit.checking.memory import held_bytes
 from coursekit.running.import_path import Impl
 from programs import options
-from programs.engine import (
-    Engine,
+from programs.cores import warm_up
+from programs.implementation import WayAround
+from programs.loaded import (
+    LoadedModel,
     Timing,
     check_prompt,
     load,
@@ -21,8 +23,6 @@ from programs.engine import (
     prompt_ids,
     running,
 )
-from programs.engines import warm_up
-from programs.implementation import WayAround
 
 WAYS_AROUND = {
     (2, 1): WayAround("--cache none", needs=(1, 6)),
@@ -60,27 +60,27 @@ def main(
     with running(impl, WAYS_AROUND):
         sample = make_sampler(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, seed=seed)
         generate = make_generate(cache, dtype, device, attention)
-        engine = load(model, dtype, device, console, bits, matmul)
-        ids = prompt_ids(engine, prompt, raw)
-        check_prompt(engine, ids)
+        loaded = load(model, dtype, device, console, bits, matmul)
+        ids = prompt_ids(loaded, prompt, raw)
+        check_prompt(loaded, ids)
         if cache is options.Cache.PAGED:
-            warm_up(attention, engine.model)
+            warm_up(attention, loaded.model)
         timing = Timing()
         try:
-            _stream(generate(engine.model, ids, max_tokens, engine.tokenizer.end_ids, sample), engine, timing)
+            _stream(generate(loaded.model, ids, max_tokens, loaded.tokenizer.end_ids, sample), loaded, timing)
         finally:
             if timing.arrivals:
-                console.print(f"\n[dim]{_summary(len(ids), timing)} · {_size(engine)}[/dim]")
+                console.print(f"\n[dim]{_summary(len(ids), timing)} · {_size(loaded)}[/dim]")
 
 
-def _stream(tokens: Iterator[int], engine: Engine, timing: Timing) -> None:
+def _stream(tokens: Iterator[int], loaded: LoadedModel, timing: Timing) -> None:
     """Write the answer to standard output, piece by piece."""
     from tiny_llm.generate import StreamDecoder
 
-    decoder = StreamDecoder(engine.tokenizer)
+    decoder = StreamDecoder(loaded.tokenizer)
     for token in tokens:
         timing.stamp()
-        if token not in engine.tokenizer.end_ids:
+        if token not in loaded.tokenizer.end_ids:
             print(decoder.push(token), end="", flush=True)
     print(decoder.flush(), flush=True)
 
@@ -92,5 +92,5 @@ def _summary(prompt_tokens: int, timing: Timing) -> str:
     )
 
 
-def _size(engine: Engine) -> str:
-    return f"model {held_bytes(engine.model) / 1e6:.0f} MB"
+def _size(loaded: LoadedModel) -> str:
+    return f"model {held_bytes(loaded.model) / 1e6:.0f} MB"

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from coursekit.backends import Device
 from coursekit.running.import_path import Impl
 
 
@@ -14,12 +15,6 @@ class Dtype(StrEnum):
     FLOAT32 = "float32"
     BFLOAT16 = "bfloat16"
     FLOAT16 = "float16"
-
-
-class Device(StrEnum):
-    CPU = "cpu"
-    CUDA = "cuda"
-    MPS = "mps"
 
 
 class Cache(StrEnum):

@@ -13,9 +13,9 @@ from rich.console import Console
 from coursekit.errors import CourseError
 from coursekit.running.import_path import Impl
 from programs import options
-from programs.engine import Engine, load, running
-from programs.engines import PAGE_SIZE, ragged_batch, warm_up
+from programs.cores import PAGE_SIZE, ragged_batch, warm_up
 from programs.implementation import require_written
+from programs.loaded import LoadedModel, load, running
 from programs.serve_view import ServeView
 from programs.stages import SERVED
 
@@ -56,20 +56,20 @@ def serve(
     console = Console(stderr=True, highlight=False)
     with running(impl) as course:
         require_written(course, impl, SERVED.day)
-        engine = load(model, dtype, device, console)
-        warm_up(attention, engine.model)
-        core = ragged_batch(engine.model, seats, pages, pages, token_budget, attention)
+        loaded = load(model, dtype, device, console)
+        warm_up(attention, loaded.model)
+        core = ragged_batch(loaded.model, seats, pages, pages, token_budget, attention)
         from tiny_llm.ragged.batcher import Batcher
 
         batcher = Batcher(core, queue)
-        asyncio.run(_serve(batcher, engine, port, ServeView(console, watch), grace))
+        asyncio.run(_serve(batcher, loaded, port, ServeView(console, watch), grace))
 
 
-async def _serve(batcher: Batcher, engine: Engine, port: int, view: ServeView, grace: float) -> None:
+async def _serve(batcher: Batcher, loaded: LoadedModel, port: int, view: ServeView, grace: float) -> None:
     """Serve until this task is cancelled, which is what Ctrl-C does."""
     from tiny_llm.ragged.grpc_server import Server
 
-    server = Server(batcher, engine.tokenizer, port=port)
+    server = Server(batcher, loaded.tokenizer, port=port)
     try:
         address = await server.start()
     except OSError as error:

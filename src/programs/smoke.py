@@ -15,9 +15,9 @@ from coursekit.paths import Course
 from coursekit.running.import_path import Impl
 from coursekit.running.stubs import reached_stub
 from programs import options
-from programs.engine import Engine, load, running
 from programs.golden import GoldenPrompt, Parting, find_partings, load_golden
 from programs.implementation import first_stub, require_written
+from programs.loaded import LoadedModel, load, running
 from programs.stages import SERVED, Limits, Stage, find_stages
 
 MODEL = "smollm2-135m"
@@ -63,13 +63,13 @@ def smoke(
     limits = replace(LIMITS, attention=attention)
     with running(impl) as course:
         golden = load_golden(course, MODEL)
-        engine = load(MODEL, "float32", device, Console(stderr=True))
-        runs, missing = run_stages(engine, stages, golden, limits, lambda each: _require(course, impl, each))
+        loaded = load(MODEL, "float32", device, Console(stderr=True))
+        runs, missing = run_stages(loaded, stages, golden, limits, lambda each: _require(course, impl, each))
     console.print(_ladder(runs, golden))
     for run in runs:
         for prompt, parting in run.partings:
             console.print(
-                f"[red]{run.stage.name}[/red], prompt {prompt.prompt!r}: {_explain(engine, parting)}"
+                f"[red]{run.stage.name}[/red], prompt {prompt.prompt!r}: {_explain(loaded, parting)}"
             )
     if missing:
         console.print(f"\n{_what_comes_next(course, missing[0])}", soft_wrap=True)
@@ -84,7 +84,7 @@ def _require(course: Course, impl: Impl, stage: Stage) -> None:
 
 
 def run_stages(
-    engine: Engine,
+    loaded: LoadedModel,
     stages: Sequence[Stage],
     golden: Sequence[GoldenPrompt],
     limits: Limits = LIMITS,
@@ -108,7 +108,7 @@ def run_stages(
     for stage in stages:
         try:
             require(stage)
-            runs.append(run_stage(engine, stage, golden, limits))
+            runs.append(run_stage(loaded, stage, golden, limits))
         except NotImplementedError as error:
             if reached_stub(error) is None:
                 raise
@@ -120,7 +120,7 @@ def run_stages(
 
 
 def run_stage(
-    engine: Engine, stage: Stage, golden: Sequence[GoldenPrompt], limits: Limits = LIMITS
+    loaded: LoadedModel, stage: Stage, golden: Sequence[GoldenPrompt], limits: Limits = LIMITS
 ) -> StageRun:
     """Run one stage on the golden prompts."""
     from tiny_llm.request import Request
@@ -128,15 +128,15 @@ def run_stage(
     run = StageRun(stage)
 
     def generate(prompts: list[list[int]], max_tokens: list[int]) -> list[list[int]]:
-        end_ids = engine.tokenizer.end_ids
+        end_ids = loaded.tokenizer.end_ids
         requests = [Request(*each, end_ids) for each in zip(prompts, max_tokens, strict=True)]
         started = time.perf_counter()
-        stage.run(engine, requests, limits, lambda seen: None)
+        stage.run(loaded, requests, limits, lambda seen: None)
         run.seconds += time.perf_counter() - started
         run.tokens += sum(request.num_generated for request in requests)
         return [request.output for request in requests]
 
-    stage.prepare(engine, limits)
+    stage.prepare(loaded, limits)
     with Console(stderr=True).status(f"{stage.number} {stage.name}: {len(golden)} prompts"):
         partings = find_partings(golden, generate)
     run.partings = [
@@ -167,11 +167,11 @@ def _verdict(run: StageRun, golden: list[GoldenPrompt]) -> str:
     return f"[red]differ[/red] in {len(run.partings)} of {len(golden)} prompts"
 
 
-def _explain(engine: Engine, parting: Parting) -> str:
-    expected = engine.tokenizer.decode([parting.expected])
+def _explain(loaded: LoadedModel, parting: Parting) -> str:
+    expected = loaded.tokenizer.decode([parting.expected])
     if parting.actual is None:
         return f"ends before token {parting.index + 1}, where {expected!r} ({parting.expected}) should come"
-    actual = engine.tokenizer.decode([parting.actual])
+    actual = loaded.tokenizer.decode([parting.actual])
     return f"token {parting.index + 1} is {actual!r} ({parting.actual}), should be {expected!r} ({parting.expected})"
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from coursekit.errors import CourseError
-from programs.engine import Engine
-from programs.engines import choose_for, paged_batch, ragged_batch_for, warm_up
+from programs.cores import choose_for, paged_batch, ragged_batch_for, warm_up
+from programs.loaded import LoadedModel
 from programs.seats import Observe, Seats, Seen
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class Limits:
     attention: str = "auto"  # the way to attend, for stages that leave the choice
 
 
-Run = Callable[[Engine, "Sequence[Request]", Limits, Observe], None]
+Run = Callable[[LoadedModel, "Sequence[Request]", Limits, Observe], None]
 """Brings requests to their ends. A request that can't run gets its ``error`` set."""
 
 
@@ -43,54 +43,54 @@ class Stage:
     short_prompts: bool = False  # too slow for long ones
     samples: bool = True  # whether each request's own sampler is used; otherwise it is greedy
 
-    def prepare(self, engine: Engine, limits: Limits) -> None:
+    def prepare(self, loaded: LoadedModel, limits: Limits) -> None:
         """Do what has to be done once and is not to be measured: compile the attention kernel."""
         if self.attention == "auto":
-            warm_up(limits.attention, engine.model)
+            warm_up(limits.attention, loaded.model)
 
 
-def _recompute(engine: Engine, requests: Sequence[Request], limits: Limits, observe: Observe) -> None:
+def _recompute(loaded: LoadedModel, requests: Sequence[Request], limits: Limits, observe: Observe) -> None:
     from tiny_llm.generate import generate_recompute
 
-    _one_by_one(generate_recompute, engine, requests, observe)
+    _one_by_one(generate_recompute, loaded, requests, observe)
 
 
-def _cached(engine: Engine, requests: Sequence[Request], limits: Limits, observe: Observe) -> None:
+def _cached(loaded: LoadedModel, requests: Sequence[Request], limits: Limits, observe: Observe) -> None:
     from tiny_llm.generate import generate
 
-    _one_by_one(generate, engine, requests, observe)
+    _one_by_one(generate, loaded, requests, observe)
 
 
 def _one_by_one(
-    generate: Callable[..., Iterator[int]], engine: Engine, requests: Sequence[Request], observe: Observe
+    generate: Callable[..., Iterator[int]], loaded: LoadedModel, requests: Sequence[Request], observe: Observe
 ) -> None:
     seen = Seen(finished=set())
     for request in requests:
         observe(replace(seen, prefilling=request))
         arguments = request.prompt_ids, request.max_tokens, request.end_ids, request.sample
-        for token in generate(engine.model, *arguments):
+        for token in generate(loaded.model, *arguments):
             request.token_ids.append(token)
             observe(replace(seen, seats=[request]))
         seen.finished.add(request)
         observe(replace(seen, seats=[request]))
 
 
-def _batched(engine: Engine, requests: Sequence[Request], limits: Limits, observe: Observe) -> None:
+def _batched(loaded: LoadedModel, requests: Sequence[Request], limits: Limits, observe: Observe) -> None:
     """Static batching has one limit for all requests: an output whose own limit is lower is cut to it."""
     from tiny_llm.static_batch import generate_static
 
     prompts = [request.prompt_ids for request in requests]
     longest = max(request.max_tokens for request in requests)
-    outputs = generate_static(engine.model, prompts, longest, engine.tokenizer.end_ids)
+    outputs = generate_static(loaded.model, prompts, longest, loaded.tokenizer.end_ids)
     for request, output in zip(requests, outputs, strict=True):
         request.token_ids += output[: request.max_tokens]
 
 
-def _continuous(engine: Engine, requests: Sequence[Request], limits: Limits, observe: Observe) -> None:
+def _continuous(loaded: LoadedModel, requests: Sequence[Request], limits: Limits, observe: Observe) -> None:
     from tiny_llm.batch import batch_generate
 
     computed: dict[Request, int] = {}
-    limit = engine.model.config.max_positions
+    limit = loaded.model.config.max_positions
 
     def look(slots: Sequence[Request | None], prefill: Prefill | None) -> None:
         prefilling = None if prefill is None else prefill.request
@@ -99,26 +99,26 @@ def _continuous(engine: Engine, requests: Sequence[Request], limits: Limits, obs
         finished = {each for each in requests if each.num_generated and each.finished(limit)}
         observe(Seen(slots, prefilling, computed, finished))
 
-    batch_generate(engine.model, requests, limits.seats, limits.chunk, look)
+    batch_generate(loaded.model, requests, limits.seats, limits.chunk, look)
 
 
-def _paged(engine: Engine, requests: Sequence[Request], limits: Limits, observe: Observe) -> None:
-    _paged_with("reference", engine, requests, limits, observe)
+def _paged(loaded: LoadedModel, requests: Sequence[Request], limits: Limits, observe: Observe) -> None:
+    _paged_with("reference", loaded, requests, limits, observe)
 
 
-def _kernel(engine: Engine, requests: Sequence[Request], limits: Limits, observe: Observe) -> None:
-    _paged_with(limits.attention, engine, requests, limits, observe)
+def _kernel(loaded: LoadedModel, requests: Sequence[Request], limits: Limits, observe: Observe) -> None:
+    _paged_with(limits.attention, loaded, requests, limits, observe)
 
 
 def _paged_with(
-    attention: str, engine: Engine, requests: Sequence[Request], limits: Limits, observe: Observe
+    attention: str, loaded: LoadedModel, requests: Sequence[Request], limits: Limits, observe: Observe
 ) -> None:
-    attend = choose_for(attention, engine.model)
-    _drive(paged_batch(engine.model, requests, attend, limits.seats, limits.chunk), requests, observe)
+    attend = choose_for(attention, loaded.model)
+    _drive(paged_batch(loaded.model, requests, attend, limits.seats, limits.chunk), requests, observe)
 
 
-def _ragged(engine: Engine, requests: Sequence[Request], limits: Limits, observe: Observe) -> None:
-    core = ragged_batch_for(engine.model, requests, limits.seats, limits.chunk, limits.attention)
+def _ragged(loaded: LoadedModel, requests: Sequence[Request], limits: Limits, observe: Observe) -> None:
+    core = ragged_batch_for(loaded.model, requests, limits.seats, limits.chunk, limits.attention)
     _drive(core, requests, observe)
 
 
@@ -133,11 +133,11 @@ def _drive(core: EngineCore, requests: Sequence[Request], observe: Observe) -> N
     generate_all(core, requests, look)
 
 
-def _served(engine: Engine, requests: Sequence[Request], limits: Limits, observe: Observe) -> None:
+def _served(loaded: LoadedModel, requests: Sequence[Request], limits: Limits, observe: Observe) -> None:
     from programs.loopback import serve_all
 
-    core = ragged_batch_for(engine.model, requests, limits.seats, limits.chunk, limits.attention)
-    serve_all(engine, core, requests)
+    core = ragged_batch_for(loaded.model, requests, limits.seats, limits.chunk, limits.attention)
+    serve_all(loaded, core, requests)
 
 
 STAGES = (

@@ -22,7 +22,7 @@ class Batch:
         self.caches = [BatchingKvCache(num_slots) for _ in range(model.config.num_layers)]
 
     def add(self, slot: int, caches: Sequence[FullKvCache]) -> None:
-        """Put a prefilled request into an idle slot: its caches, one a layer."""
+        """Put a prefilled request into an idle slot: its caches, one per layer."""
         raise NotImplementedError("Week 2 Day 6 Task 3: A batch through the model")
 
     def remove(self, slot: int) -> None:
@@ -32,11 +32,11 @@ class Batch:
     def decode(self, tokens: Sequence[int | None], positions: Sequence[int]) -> Tensor:
         """Run the model on the newest token of every slot.
 
-        Idle slots take part, with token 0 at position 0, and what comes out of them is left out.
+        Idle slots take part, with token 0 at position 0, and their outputs are left out.
 
         Args:
-            tokens: one a slot; None where the slot is idle.
-            positions: where each of them stands in its own request; of no account where the slot is idle.
+            tokens: one per slot; None where the slot is idle.
+            positions: where each token stands in its own request; ignored where the slot is idle.
 
         Returns:
             logits [busy slots, V], in the order of the slots.
@@ -52,19 +52,19 @@ class Batch:
 def generate_static(
     model: Transformer, prompts: Sequence[Sequence[int]], max_tokens: int, end_ids: Collection[int] = ()
 ) -> list[list[int]]:
-    """Static batching, greedy: prefill each prompt alone, then decode all together until the last has ended.
+    """Static batching, greedy: prefill each prompt alone, then decode all together until the last request has ended.
 
-    A request that ends early leaves its slot idle; nobody takes it.
+    The slot of a request that ends early stays idle.
 
     Args:
         model: the model.
-        prompts: the prompts' token ids, a slot for each. Every one has at least one token, and room for
-            ``max_tokens`` more.
-        max_tokens: how many tokens each request gets at most; at least 1.
-        end_ids: ids that end a request. The one produced belongs to the output.
+        prompts: the token ids of each prompt, one slot per prompt. Each prompt has at least one token, and the model
+            has positions for ``max_tokens`` more.
+        max_tokens: the most tokens that a request gets; at least 1.
+        end_ids: ids that end a request. The end token belongs to the output.
 
     Returns:
-        the new tokens of each prompt, in the order of the prompts.
+        the new tokens for each prompt, in the order of the prompts.
     """
     raise NotImplementedError("Week 2 Day 6 Task 4: Static batching")
 

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import io
-import re
-import sys
 from pathlib import Path
 
-import pytest
 from courses import make_course, write
 from rich.console import Console
 
-from authoring.gates import children
 from authoring.gates.gate import Context, Findings, Gate
 from coursekit.paths import Course
-
-DAY_TESTS = re.compile(r"week_\d+\b|test_day_\d+")
 
 MUTANTS = {
     "week_1/day_1": [
@@ -43,7 +37,7 @@ MUTANTS = {
 }
 
 
-def make_checked_course(folder: Path) -> Course:
+def make_gated_course(folder: Path) -> Course:
     """The tiny course with mutants that its tests find."""
     course = make_course(folder)
     for day, entries in MUTANTS.items():
@@ -71,16 +65,6 @@ def plant(course: Course, day: str, *entry: str) -> None:
 def add_test(course: Course, name: str, text: str) -> None:
     path = course.tests / name
     write(path, path.read_text(encoding="utf-8") + "\n\n" + text)
-
-
-def allow_forks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let children be forked from a pytest that has imported MLX and the tests of the real course's days.
-
-    The tiny course does not use MLX, and has tests of the same names.
-    """
-    monkeypatch.setattr(children, "NEVER_BEFORE_FORK", ())
-    for name in [name for name in sys.modules if DAY_TESTS.match(name)]:
-        monkeypatch.delitem(sys.modules, name)
 
 
 def run(gate: Gate, course: Course, day: str | None = None, workers: int = 2) -> Findings:

@@ -18,7 +18,7 @@ import pytest
 from books import MANIFEST, make_book
 
 from authoring.book.boxes import expand
-from authoring.book.command import check_port, find_mdbook, run_mdbook
+from authoring.book.command import find_mdbook, require_free_port, run_mdbook
 from authoring.book.markdown import Page
 from authoring.book.preprocessor import expand_book, main
 from coursekit.errors import CourseError
@@ -113,6 +113,15 @@ def test_a_fence_inside_a_longer_fence_is_text():
     assert page.fences[0].text == "```python\nx\n```\n"
 
 
+def test_links_and_code_are_found_across_line_ends_and_in_tables():
+    page = Page(
+        "p.md",
+        "a [long\nlink](b.md) and\n`pdm run\ntest`\n\n| a |\n|---|\n| `c` [d](e.md) |\n\n`[f](g.md)`\n",
+    )
+    assert page.links() == [(1, "b.md"), (8, "e.md")]
+    assert page.code_spans() == [(3, "pdm run test"), (8, "c"), (10, "[f](g.md)")]
+
+
 def test_anchors_are_those_that_mdbook_makes(tmp_path):
     page = Page(
         "p.md", '# One `code` & two\n\n## Names (of *sizes*)\n\n## Check\n\n## Check\n\n<a id="own"></a>\n'
@@ -171,7 +180,7 @@ def test_a_port_that_is_taken_is_one_line_that_names_the_way_out():
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         with pytest.raises(CourseError, match="--port"):
-            check_port(taken.getsockname()[1])
+            require_free_port(taken.getsockname()[1])
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT to send to one process")

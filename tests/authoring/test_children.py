@@ -1,61 +1,22 @@
-"""When the gates fork a child, and when they start one anew."""
+"""The children in which the gates run tests: what they have before they start, and what is left when they end."""
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
 
 import pytest
-from courses import write
+from courses import make_course, write
 
-from authoring.gates.children import Command, start
-
-forking = pytest.mark.skipif(
-    not hasattr(os, "fork") or sys.platform == "darwin", reason="nothing is forked on this system"
-)
-
-KERNEL = """
-import numba
-import numpy as np
-from authoring.gates.children import can_fork
-
-@numba.njit(parallel={parallel})
-def double(x):
-    for i in numba.prange(len(x)):
-        x[i] *= 2
-
-before = can_fork()
-double(np.ones(8))
-print(before, can_fork())
-"""
-
-
-def forks_before_and_after_a_kernel(parallel: bool) -> str:
-    command = [sys.executable, "-c", KERNEL.format(parallel=parallel)]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
-
-@forking
-def test_no_child_is_forked_after_a_parallel_kernel_ran():
-    assert forks_before_and_after_a_kernel(parallel=True) == "True False"
-
-
-@forking
-def test_importing_numba_and_running_on_one_thread_leaves_forks_alone():
-    assert forks_before_and_after_a_kernel(parallel=False) == "True True"
-
+from authoring.gates import children
+from authoring.gates.children import Command, end, start
+from coursekit.paths import ROOT_VARIABLE
 
 PRELOAD = """
-import os
-import sys
-from pathlib import Path
-
-from authoring.gates.children import preload
-from coursekit.paths import Course
-
-preload(Course(Path(sys.argv[1])))
+import authoring.gates.preloaded
 import triton
 import triton.language as tl
 
@@ -67,8 +28,9 @@ def test_what_is_imported_before_the_fork_has_triton_interpret_kernels(tmp_path)
     """Triton's own functions are made when it is imported; the children can't choose any more."""
     pytest.importorskip("triton", reason="Triton exists for Linux only")
     write(tmp_path / "solutions/tiny_llm/kernel.py", "import triton\nimport triton.language as tl\n")
-    command = [sys.executable, "-c", PRELOAD, str(tmp_path)]
+    command = [sys.executable, "-c", PRELOAD]
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment[ROOT_VARIABLE] = str(make_course(tmp_path).root)
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "InterpretedFunction"
 
@@ -94,9 +56,37 @@ def test_a_kernel_that_one_child_compiled_the_next_finds_again(tmp_path):
         write(folder / "test_kernel.py", KEPT_KERNEL)
         arguments = ["-s", "-p", "no:cacheprovider", "--rootdir", str(folder), "-c", os.devnull, str(folder)]
         child = start(Command(arguments, folder, folder, folder / "output.txt", tmp_path / "kernels"))
-        while (code := child.poll()) is None:
-            time.sleep(0.05)
+        child.join()
         said.append((folder / "output.txt").read_text(encoding="utf-8"))
-        assert code == 0, said
+        assert child.exitcode == 0, said
     assert "found again: 0" in said[0]
     assert "found again: 1" in said[1]
+
+
+STARTS_A_PROCESS = """
+import subprocess
+import sys
+
+WRITES = "while True: open('alive.txt', 'a').write('.')"
+
+def test_that_does_not_end():
+    subprocess.run([sys.executable, "-c", WRITES])
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no process groups to end")
+@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+def test_what_a_child_started_ends_with_it(tmp_path, monkeypatch, method):
+    monkeypatch.setattr(children, "METHOD", method)
+    write(tmp_path / "test_loop.py", STARTS_A_PROCESS)
+    arguments = ["-p", "no:cacheprovider", "--rootdir", str(tmp_path), "-c", os.devnull, str(tmp_path)]
+    child = start(Command(arguments, tmp_path, tmp_path, tmp_path / "output.txt", tmp_path / "kernels"))
+    alive = tmp_path / "alive.txt"
+    while not alive.is_file():
+        assert child.exitcode is None, (tmp_path / "output.txt").read_text(encoding="utf-8")
+        time.sleep(0.05)
+    end(child)
+    assert child.exitcode == -signal.SIGKILL
+    size = alive.stat().st_size
+    time.sleep(0.2)
+    assert alive.stat().st_size == size

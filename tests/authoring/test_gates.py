@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from courses import solve, write
-from gate_courses import add_test, allow_forks, make_checked_course, run
+from gate_courses import add_test, make_gated_course, run
 
 from authoring.gates.agreement import agreement
 from authoring.gates.lint import lint
@@ -29,18 +29,17 @@ SWALLOWS_THE_STUB = """def test_task_1_fails_in_its_own_way(lab):
 
 
 @pytest.fixture
-def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Course:
-    allow_forks(monkeypatch)
-    return make_checked_course(tmp_path)
+def course(tmp_path: Path) -> Course:
+    return make_gated_course(tmp_path)
 
 
 def test_a_course_in_order_passes_starter_and_order(course):
     found = run(starter, course)
     assert found.problems == []
-    assert "5 tasks not started" in found.checked
+    assert "5 tasks not started" in found.looked_at
     found = run(order, course)
     assert found.problems == []
-    assert found.checked == "3 days (torch)"
+    assert found.looked_at == "3 days (torch)"
 
 
 def test_an_edited_starter_is_a_problem_that_names_the_file(course):
@@ -95,7 +94,7 @@ def test_a_day_can_be_looked_at_alone(course):
     add_test(course, "week_1/test_day_1.py", NEEDS_CIRCLES)
     found = run(order, course, day="1.2")
     assert found.problems == []
-    assert found.checked == "1 day (torch)"
+    assert found.looked_at == "1 day (torch)"
 
 
 def test_a_test_file_that_cannot_be_read_is_a_problem(course):
@@ -119,7 +118,7 @@ def test_a_task_without_a_chapter_is_a_problem(course):
 def test_a_reference_that_passes_its_suite_passes(course):
     found = run(reference, course)
     assert found.problems == []
-    assert "6 passed" in found.checked
+    assert "6 passed" in found.looked_at
 
 
 def test_a_reference_that_fails_a_test_is_a_problem_with_pytests_last_line(course):
@@ -136,7 +135,7 @@ def test_the_mlx_reference_must_pass_the_days_that_it_covers(course):
     write(course.solution("tiny_llm_mlx") / "shapes.py", shapes)
     found = run(mlx, course)
     assert found.problems == []
-    assert found.checked == "2 days"
+    assert found.looked_at == "2 days"
 
     write(course.solution("tiny_llm_mlx") / "shapes.py", shapes.replace("TURN / 2 *", "TURN *"))
     (problem,) = run(mlx, course).problems

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from courses import write
-from gate_courses import MUTANTS, add_test, allow_forks, make_checked_course, plant, run, write_mutants
+from gate_courses import MUTANTS, add_test, make_gated_course, plant, run, write_mutants
 
 from authoring.gates import children
 from authoring.gates import mutants as mutants_module
@@ -18,15 +18,14 @@ AREA = "return size.width * size.height"
 
 
 @pytest.fixture
-def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Course:
-    allow_forks(monkeypatch)
-    return make_checked_course(tmp_path)
+def course(tmp_path: Path) -> Course:
+    return make_gated_course(tmp_path)
 
 
 def test_every_mutant_of_a_good_course_is_found(course):
     found = run(mutants, course)
     assert found.problems == found.notes == []
-    assert found.checked == "10 of 10 mutants found, 5 tasks"
+    assert found.looked_at == "10 of 10 mutants found, 5 tasks"
 
 
 def test_a_mutant_that_survives_is_named_with_its_why_and_its_place(course):
@@ -56,7 +55,7 @@ def test_a_mutant_that_never_ends_is_found_and_noted(course, monkeypatch):
     plant(course, DAY, "task_1", "goes round", "shapes.py", AREA, "while True:\n        pass")
     found = run(mutants, course, day="1.1")
     assert found.problems == []
-    assert "5 of 5" in found.checked
+    assert "5 of 5" in found.looked_at
     (note,) = (note for note in found.notes if "'goes round'" in note)
     assert "never ends" in note
 
@@ -65,7 +64,7 @@ def test_a_mutant_that_takes_python_down_is_found(course):
     plant(course, DAY, "task_1", "out of bounds", "shapes.py", AREA, "__import__('os').abort()")
     found = run(mutants, course, day="1.1")
     assert found.problems == []
-    assert "5 of 5" in found.checked
+    assert "5 of 5" in found.looked_at
 
 
 def test_mutants_of_a_day_that_fails_without_them_are_not_counted_as_found(course):
@@ -73,7 +72,7 @@ def test_mutants_of_a_day_that_fails_without_them_are_not_counted_as_found(cours
     found = run(mutants, course, day="1.1")
     (problem,) = found.problems
     assert problem.startswith("Day 1.1 (torch) on the reference: 1.1.2 Perimeter is 'wrong', not 'passed'")
-    assert found.checked == "0 of 0 mutants found, 4 not run, 2 tasks"
+    assert found.looked_at == "0 of 0 mutants found, 4 not run, 2 tasks"
 
 
 def test_a_task_without_tests_is_a_problem(course):
@@ -111,7 +110,7 @@ def test_text_that_other_functions_hold_too_is_planted_in_the_tasks_own(course):
     write(solution, solution.read_text(encoding="utf-8") + twin)
     found = run(mutants, course, day="1.1")
     assert found.problems == []
-    assert "4 of 4 mutants found" in found.checked
+    assert "4 of 4 mutants found" in found.looked_at
 
 
 @pytest.mark.parametrize(("entry", "problem"), FAULTS.values(), ids=FAULTS.keys())
@@ -160,10 +159,10 @@ def test_line_ends_of_the_reference_do_not_matter(course):
 
 
 def test_mutants_are_judged_the_same_in_children_that_are_not_forked(course, monkeypatch):
-    monkeypatch.setattr(children, "can_fork", lambda: False)
+    monkeypatch.setattr(children, "METHOD", "spawn")
     plant(course, "week_1/day_2", "task_1", "the area is wrong", "shapes.py", AREA, "return size.width")
     found = run(mutants, course, day="1.2")
-    assert found.checked == "2 of 3 mutants found, 1 task"
+    assert found.looked_at == "2 of 3 mutants found, 1 task"
     assert len(found.problems) == 1
 
 

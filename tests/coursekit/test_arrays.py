@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from coursekit.checking import arrays
+from coursekit import arrays
 
 
 @pytest.fixture(params=["torch", "mlx"])

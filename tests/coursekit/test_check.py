@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 
+from coursekit.arrays import make_array
 from coursekit.check import CheckFailed, check, check_equal, check_raises, check_shape, check_untouched
-from coursekit.checking.arrays import make_array
 
 RNG = np.random.default_rng(7)
 EXPECTED = RNG.normal(size=(2, 6, 5, 8))
@@ -202,6 +202,18 @@ def test_an_error_that_must_come_is_given_back():
     error = check_raises(ValueError, lambda: refuse("top_p must be in (0, 1]"), match="TOP_P")
     assert "top_p" in str(error)
     check_raises((KeyError, ValueError), lambda: refuse("no"))
+
+
+def interrupt():
+    raise KeyboardInterrupt
+
+
+def test_ctrl_c_is_caught_where_it_is_expected_and_only_there():
+    assert isinstance(check_raises(KeyboardInterrupt, interrupt), KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt):
+        check_raises(ValueError, interrupt)
+    with pytest.raises(CheckFailed, match="KeyboardInterrupt expected, ValueError raised"):
+        check_raises(KeyboardInterrupt, lambda: refuse("no"))
 
 
 def test_an_error_that_does_not_come_or_is_another_is_told():

@@ -1,14 +1,18 @@
 """The lab is the one door to the learner's code: it imports on touch, and refuses what is not there."""
 
+import ast
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from courses import make_course, solve, write
 
+from coursekit import lab_modules
 from coursekit.errors import CourseError
 from coursekit.lab import Lab, active
+from coursekit.paths import Course
 
 
 def run_python(course, code, *folders):
@@ -83,3 +87,13 @@ def test_mlx_does_not_run_on_cuda(tmp_path):
     pytest.importorskip("mlx.core", reason="MLX is not installed")
     with pytest.raises(CourseError, match="not cuda"):
         Lab("mlx", "cuda", make_course(tmp_path))
+
+
+def test_an_editor_finds_every_module_behind_the_lab():
+    package = Course.find().solution()
+    files = [file.relative_to(package.parent).with_suffix("") for file in package.rglob("*.py")]
+    there = {".".join(file.parts) for file in files if file.name != "__init__"}
+    tree = ast.parse(Path(lab_modules.__file__).read_bytes())
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    listed = {f"{node.module}.{alias.name}" for node in imports for alias in node.names}
+    assert listed == there | {"__future__.annotations", "typing.TYPE_CHECKING"}

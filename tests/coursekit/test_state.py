@@ -13,6 +13,7 @@ from coursekit.learner.state import State, save_copies
 from coursekit.lessons.outline import fingerprint, functions, parse
 from coursekit.manifest import FunctionRef
 from coursekit.paths import Course
+from coursekit.task_state import TaskState
 
 TOTAL = FunctionRef("counting.py", "total")
 
@@ -58,7 +59,7 @@ def test_the_latest_package_is_the_one_tested_last(course):
     state = State.load(course)
     state.record("tiny_llm", "1.1.1", "passed", 10)
     result = state.results["tiny_llm"]["1.1.1"]
-    later = type(result)("wrong", 0, "9999-01-01T00:00:00+00:00")
+    later = type(result)(TaskState.WRONG, 0, "9999-01-01T00:00:00+00:00")
     state.results["tiny_llm_mlx"] = {"2.1.1": later}
     assert state.latest_package() == "tiny_llm_mlx"
 

@@ -28,7 +28,9 @@ print("numba" in sys.modules)
 
 
 @pytest.mark.parametrize(("bits", "matmul"), [(None, "auto"), (4, "plain")])
-def test_loading_and_generating_without_kernels_leaves_numba_out(tmp_path: Path, bits, matmul) -> None:
+def test_loading_and_generating_without_kernels_leaves_numba_out(
+    tmp_path: Path, bits: int | None, matmul: str
+) -> None:
     path = write_gguf(tmp_path / "model.gguf", random_model(BLOCKS), GGMLQuantizationType.Q4_1)
     run = RUN.format(path=str(path), bits=bits, matmul=matmul)
     done = subprocess.run(

@@ -15,7 +15,7 @@ from coursekit.errors import CourseError
 from programs import batch_main, seats_view
 from programs.answers import Answer, BatchWatch, Speed, measure
 from programs.batch_main import ANSWERING
-from programs.engine import Engine, Timing
+from programs.loaded import LoadedModel, Timing
 from programs.prompts import PROMPTS, SHORT
 from programs.seats import Observe, Seats
 from programs.seats_view import SeatsView
@@ -40,10 +40,10 @@ class Words:
         return " ".join(map(str, ids))
 
 
-def engine() -> Engine:
+def loaded() -> LoadedModel:
     model: Any = SimpleNamespace()
     tokenizer: Any = Words()
-    return Engine(model, tokenizer)
+    return LoadedModel(model, tokenizer)
 
 
 def answer(number: int, prompt: str = "a b", **fields: Any) -> Answer:
@@ -175,7 +175,7 @@ def test_in_a_pipe_the_view_is_one_plain_line_an_answer() -> None:
 def stage(name: str, tokens: int = 2, error: BaseException | None = None) -> Stage:
     """A way of answering that gives every prompt some tokens, and then raises an error."""
 
-    def run(engine: Engine, requests: Sequence[Any], limits: Limits, observe: Observe) -> None:
+    def run(loaded: LoadedModel, requests: Sequence[Any], limits: Limits, observe: Observe) -> None:
         for each in requests:
             for _ in range(tokens):
                 each.accept(NOTHING)
@@ -198,7 +198,7 @@ def plain_requests(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def answer_all(*stages: Stage) -> None:
-    batch_main.answer_all(engine(), stages, LIMITS, TOKENS, OFF)
+    batch_main.answer_all(loaded(), stages, LIMITS, TOKENS, OFF)
 
 
 def test_the_next_form_is_taken_where_code_is_missing_and_the_advice_names_it(
@@ -233,7 +233,7 @@ def test_ctrl_c_prints_the_answers_so_far(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_a_refused_request_says_why(capsys: pytest.CaptureFixture[str]) -> None:
-    def refuse(engine: Engine, requests: Sequence[Any], limits: Limits, observe: Observe) -> None:
+    def refuse(loaded: LoadedModel, requests: Sequence[Any], limits: Limits, observe: Observe) -> None:
         requests[0].error = "the prompt has 9 tokens; at most 8 fit this model"
         requests[1].accept(NOTHING)
 

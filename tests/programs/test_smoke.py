@@ -29,7 +29,7 @@ ANSWERS = {(1, 2): [5, 6, 7], (3,): [8]}
 def answering(answers: Mapping[tuple[int, ...], list[int]]) -> Any:
     """A stage that gives each prompt its answer."""
 
-    def run(engine: Any, requests: Sequence[Any], limits: Limits, observe: Observe) -> None:
+    def run(loaded: Any, requests: Sequence[Any], limits: Limits, observe: Observe) -> None:
         assert [request.max_tokens for request in requests] == [3, 1]
         for request in requests:
             request.token_ids += answers[tuple(request.prompt_ids)]
@@ -98,9 +98,9 @@ def test_a_stage_that_may_not_run_is_left_out_like_one_without_code() -> None:
 def test_the_kernel_is_compiled_for_the_stages_that_may_choose_it(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[str] = []
     monkeypatch.setattr(stages, "warm_up", lambda name, model: compiled.append(name))
-    engine: Any = SimpleNamespace(model=None)
+    loaded: Any = SimpleNamespace(model=None)
     for each in STAGES:
-        each.prepare(engine, Limits(1, 1, "cpu"))
+        each.prepare(loaded, Limits(1, 1, "cpu"))
     assert compiled == ["cpu"] * 3
     assert [each.name for each in STAGES if each.attention == "auto"] == ["kernel", "ragged", "served"]
 

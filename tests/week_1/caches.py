@@ -25,7 +25,7 @@ def attention_oracle(
 
 
 def dense_cache(lab: Any, keys: np.ndarray, values: np.ndarray, mask: np.ndarray | None) -> Any:
-    """A DenseCache that hands out `keys`, `values` and `mask`; `updates` holds what it was given, in NumPy."""
+    """A DenseCache that hands out `keys`, `values` and `mask`; `updates` holds all that it was given, in NumPy."""
 
     def update_and_fetch(self: Any, key: Any, value: Any) -> tuple[Any, Any, Any]:
         self.updates.append((lab.numpy(key), lab.numpy(value)))
@@ -36,7 +36,7 @@ def dense_cache(lab: Any, keys: np.ndarray, values: np.ndarray, mask: np.ndarray
 
 
 class RecordingCache:
-    """Keeps what `attend` is called with, and answers with `answer`, or with zeros."""
+    """Keeps the arguments of each call of `attend`, and returns `answer`, or zeros."""
 
     def __init__(self, lab: Any, answer: np.ndarray | None = None) -> None:
         self.lab = lab

@@ -92,7 +92,7 @@ def attend(query: np.ndarray, keys: np.ndarray, values: np.ndarray, scale: float
 
 
 def project(tensors: dict[str, np.ndarray], block: str, x: np.ndarray) -> tuple[np.ndarray, ...]:
-    """One token [E] → query [H, D], key [Hkv, D], value [Hkv, D], normalised where the family does it."""
+    """One token [E] → query [H, D], key [Hkv, D], value [Hkv, D], normalized if the family has such norms."""
     flat = tensors[f"{block}.qkv.weight"] @ x + tensors.get(f"{block}.qkv.bias", 0.0)
     heads = flat.reshape(H + 2 * HKV, D)
     query, key, value = heads[:H], heads[H : H + HKV], heads[H + HKV :]
@@ -130,7 +130,7 @@ def mlp(tensors: dict[str, np.ndarray], block: str, x: np.ndarray) -> np.ndarray
 
 
 def hidden(tensors: dict[str, np.ndarray], tokens: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """Token ids [B, L] at positions [B, L] → what comes out of the last norm [B, L, E]."""
+    """Token ids [B, L] at positions [B, L] → the output of the last norm [B, L, E]."""
     rows = []
     for ids, places in zip(tokens, positions, strict=True):
         x = tensors["embedding.weight"][ids]

@@ -23,7 +23,7 @@ def only(logits: np.ndarray, ids: Iterable[int]) -> np.ndarray:
     return np.where(np.isin(np.arange(len(logits)), list(ids)), logits, -np.inf)
 
 
-def penalise(logits: np.ndarray, token_ids: Iterable[int], penalty: float) -> np.ndarray:
+def penalize(logits: np.ndarray, token_ids: Iterable[int], penalty: float) -> np.ndarray:
     out = logits.copy()
     for i in set(token_ids):
         out[i] = logits[i] / penalty if logits[i] > 0 else logits[i] * penalty

@@ -1,4 +1,4 @@
-"""Stand-ins for a model and a tokenizer, whose every answer is known beforehand."""
+"""Stand-ins for a model and a tokenizer, all of whose answers are known beforehand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ V = 13
 
 
 class ScriptedModel:
-    """A model that wants `script` after a prompt of `prompt_length` tokens, and records how it is used.
+    """A model that continues a prompt of `prompt_length` tokens with `script`, and records its calls.
 
     `sequences` holds the ids of each call of `hidden`, `head_rows` how many rows each call of `logits` had.
     """
@@ -57,7 +57,7 @@ class ScriptedModel:
 
 
 def _places(lab: Any, positions: Any) -> list[int]:
-    """The positions of one row, whichever of the three forms they come in."""
+    """The positions of one row, given in any of the three forms."""
     row = positions[0] if isinstance(positions, list) else positions
     if isinstance(row, slice):
         return list(range(row.start or 0, row.stop))
@@ -83,7 +83,7 @@ class ByteTokenizer:
 
 
 class SpaceDroppingTokenizer(ByteTokenizer):
-    """Drops a space in front of the first id, as tokenizers do that write every word with one."""
+    """Drops a space in front of the first id, as tokenizers do that write each word with the space before it."""
 
     def decode(self, ids: Sequence[int]) -> str:
         return super().decode(ids).removeprefix(" ")

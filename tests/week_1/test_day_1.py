@@ -56,7 +56,7 @@ def spread(query, key, value, scale, mask, along=-1, multiply=False):
 
 
 def random_mask(seed: int, *shape: int) -> np.ndarray:
-    """Numbers to add to the scores, a third of them −inf; the first key is seen by everybody."""
+    """Numbers to add to the scores, a third of them −inf; the first key is seen by every query."""
     rng = np.random.default_rng(seed)
     mask = np.where(rng.random(shape) < 1 / 3, HIDDEN, rng.normal(size=shape))
     mask[..., 0] = -0.5
@@ -73,7 +73,7 @@ def attend(lab, query, key, value, **options):
 
 
 def attention_suspects(query, key, value, scale=None, mask=None):
-    """What the usual mistakes would give."""
+    """The results of the usual mistakes."""
     D = query.shape[-1]
     given = 1 / np.sqrt(D) if scale is None else scale
     wrong = {
@@ -138,12 +138,12 @@ class Projections:
         return out
 
     def suspects(self, query, key, value, mask=None):
-        """What the usual mistakes would give."""
+        """The results of the usual mistakes."""
         wrong = {
             "the heads are not scaled by their own size: √D, not √E": lambda: self.oracle(
                 query, key, value, mask, scale=1 / np.sqrt(self.E)
             ),
-            "head h reads every H-th number instead of D neighbours": lambda: self.oracle(
+            "head h reads every H-th number instead of D neighbors": lambda: self.oracle(
                 query, key, value, mask, owns=lambda h: slice(h, None, self.H)
             ),
             "the values are projected from the keys": lambda: self.oracle(query, key, key, mask),
@@ -408,7 +408,7 @@ def test_task_3_scale_and_mask_together(lab):
     )
 
 
-def test_task_3_what_is_hidden_changes_nothing(lab):
+def test_task_3_a_hidden_key_changes_nothing(lab):
     query, key, value = normal(1318, 2, 5, 6), normal(1319, 2, 7, 6), normal(1320, 2, 7, 6)
     mask = np.zeros((5, 7))
     mask[:, 4:] = HIDDEN
@@ -420,14 +420,14 @@ def test_task_3_what_is_hidden_changes_nothing(lab):
     )
 
 
-def test_task_3_a_query_that_may_see_nothing_yields_zeros(lab):
+def test_task_3_a_query_that_may_see_no_key_yields_zeros(lab):
     query, key, value = normal(1321, 2, 5, 6), normal(1322, 2, 7, 6), normal(1323, 2, 7, 6)
     mask = np.zeros((5, 7))
     mask[1] = mask[4] = HIDDEN
     check(
         attend(lab, query, key, value, mask=mask),
         attention(query, key, value, mask=mask),
-        name="the output where queries 1 and 4 see nothing",
+        name="the output where queries 1 and 4 see no key",
         axes="B L D",
     )
 
@@ -465,7 +465,7 @@ def test_task_3_the_output_has_the_dtype_of_the_query(lab, dtype):
 # Task 4: multi-head attention
 
 
-def test_task_4_a_head_takes_neighbouring_numbers_of_each_token(lab):
+def test_task_4_a_head_takes_neighboring_numbers_of_each_token(lab):
     B, L, H, D = 2, 5, 3, 4
     x = np.arange(B * L * H * D, dtype=np.float64).reshape(B, L, H * D)
     expected = np.zeros((B, H, L, D))
@@ -480,7 +480,7 @@ def test_task_4_a_head_takes_neighbouring_numbers_of_each_token(lab):
             "the numbers were reshaped to [B, H, L, D] in one go, which mixes the tokens": lambda: x.reshape(
                 B, H, L, D
             ),
-            "a head takes every H-th number instead of D neighbours": lambda: x.reshape(B, L, D, H).transpose(
+            "a head takes every H-th number instead of D neighbors": lambda: x.reshape(B, L, D, H).transpose(
                 0, 3, 1, 2
             ),
         },

@@ -64,7 +64,7 @@ def overwritten(x, angles, pairing):
 
 
 def rotation_suspects(x, angles, pairing):
-    """What the usual mistakes would give."""
+    """The results of the usual mistakes."""
     D = x.shape[-1]
     other = INTERLEAVED if pairing == HALF_SPLIT else HALF_SPLIT
     right = turned(x, angles, pairing)
@@ -103,7 +103,7 @@ def make_rope(lab, head_dim, max_positions, base=10000.0, interleaved=False):
 
 
 def table_suspects(D, N, base):
-    """What the usual mistakes in the table of angles would give."""
+    """The results of the usual mistakes in the table of angles."""
     pairs = np.arange(D // 2)
 
     def table(exponents, first=0):
@@ -156,7 +156,7 @@ def test_task_1_position_0_turns_nothing(lab):
     check(sin[0], np.zeros(3), name="sin at position 0", framework="numpy")
 
 
-def test_task_1_the_first_pair_turns_one_radian_a_position(lab):
+def test_task_1_the_first_pair_turns_one_radian_per_position(lab):
     cos, sin = lab.positional_encoding.rope_tables(4, 9, 777.0)
     check(cos[:, 0], np.cos(np.arange(9.0)), name="cos of pair 0", axes="position", framework="numpy")
     check(sin[:, 0], np.sin(np.arange(9.0)), name="sin of pair 0", axes="position", framework="numpy")

@@ -67,7 +67,7 @@ def random_heads(seed: int, H: int = 8, Hkv: int = 2, L: int = 5, S: int = 7) ->
 
 
 def random_mask(seed: int, *shape: int) -> np.ndarray:
-    """Numbers to add to the scores, a third of them −inf; the last key is seen by everybody."""
+    """Numbers to add to the scores, a third of them −inf; the last key is seen by every query."""
     rng = np.random.default_rng(seed)
     mask = np.where(rng.random(shape) < 1 / 3, HIDDEN, rng.normal(size=shape))
     mask[..., -1] = 0.5
@@ -96,7 +96,7 @@ def suspects(
     scale: float | None = None,
     mask: np.ndarray | None = None,
 ) -> dict[str, Callable[[], np.ndarray]]:
-    """What the usual mistakes would give."""
+    """The results of the usual mistakes."""
     Hkv, D = key.shape[1], query.shape[3]
     usual = float(1 / np.sqrt(D))
     unscaled = 1.0 if scale is None else usual
@@ -154,7 +154,7 @@ def test_task_1_a_single_new_token_sees_everything(lab, S):
 
 
 @pytest.mark.parametrize(("L", "S"), [(4, 2), (7, 1), (5, 4)])
-def test_task_1_more_queries_than_keys_leave_the_first_without_any(lab, L, S):
+def test_task_1_more_queries_than_keys_leave_the_first_without_a_key(lab, L, S):
     check(lab.attention.causal_mask(L, S), visible(L, S), name=f"causal_mask({L}, {S})", axes="L S")
 
 
@@ -164,7 +164,7 @@ def test_task_1_a_chunk_has_the_last_rows_of_the_whole_mask(lab):
         check(lab.attention.causal_mask(L, 9), whole[9 - L :], name=f"causal_mask({L}, 9)", axes="L S")
 
 
-def test_task_1_softmax_turns_rows_that_see_nothing_into_zeros(lab):
+def test_task_1_softmax_turns_rows_that_see_no_key_into_zeros(lab):
     weights = lab.attention.softmax(lab.attention.causal_mask(4, 2))
     check(weights, [[0.0, 0.0], [0.0, 0.0], [1.0, 0.0], [0.5, 0.5]], name="the weights", axes="L S")
 
@@ -185,7 +185,7 @@ def test_task_1_the_mask_can_be_added_where_like_lies(lab):
     check(total, scores + visible(3, 5), name="scores + mask", axes="B L S")
 
 
-def test_task_2_neighbouring_query_heads_share_a_key_value_head(lab):
+def test_task_2_neighboring_query_heads_share_a_key_value_head(lab):
     # All values of key-value head j are j, so a query head's output names the head that it read.
     query, key, _ = random_heads(132)
     value = np.broadcast_to(np.arange(2.0)[None, :, None, None], key.shape)
@@ -258,7 +258,7 @@ def test_task_2_new_tokens_attend_causally(lab, L):
     )
 
 
-def test_task_2_what_is_hidden_leaves_no_trace(lab):
+def test_task_2_a_hidden_key_leaves_no_trace(lab):
     query, key, value = random_heads(154)
     mask = visible(5, 7)
     mask[:, 4] = HIDDEN
@@ -272,7 +272,7 @@ def test_task_2_what_is_hidden_leaves_no_trace(lab):
     )
 
 
-def test_task_2_a_query_that_sees_nothing_yields_zeros(lab):
+def test_task_2_a_query_that_sees_no_key_yields_zeros(lab):
     query, key, value = random_heads(155, L=5, S=3)
     mask = visible(5, 3)
     actual = attend(lab, query, key, value, mask=mask)
@@ -290,7 +290,7 @@ def test_task_2_heads_that_cannot_be_shared_evenly_are_refused(lab, Hkv):
     )
 
 
-def test_task_2_heads_straight_from_split_heads_are_welcome(lab):
+def test_task_2_heads_straight_from_split_heads_are_accepted(lab):
     rng = np.random.default_rng(157)
     vectors = [rng.normal(size=(3, length, width)) for length, width in ((5, 48), (7, 12), (7, 12))]
     query, key, value = (x.reshape(3, x.shape[1], -1, 6).transpose(0, 2, 1, 3) for x in vectors)

@@ -32,13 +32,13 @@ def rms_norm(x: np.ndarray, weight: np.ndarray, eps: float = 1e-6) -> np.ndarray
 
 
 def norm_suspects(x: np.ndarray, weight: np.ndarray, eps: float = 1e-6) -> Suspects:
-    """What the usual mistakes in RMSNorm would give."""
+    """The results of the usual mistakes in RMSNorm."""
     squares, E = x**2, x.shape[-1]
     mean_square = squares.mean(axis=-1, keepdims=True)
-    centred = x - x.mean(axis=-1, keepdims=True)
+    centered = x - x.mean(axis=-1, keepdims=True)
     return {
         "the weight is left out": lambda: rms_norm(x, np.ones(E), eps),
-        "the mean is subtracted: that is LayerNorm": lambda: rms_norm(centred, weight, eps),
+        "the mean is subtracted: that is LayerNorm": lambda: rms_norm(centered, weight, eps),
         "the squares are summed, not averaged": lambda: rms_norm(x, weight, eps * E) / np.sqrt(E),
         "the root is missing": lambda: x / (mean_square + eps) * weight,
         "eps is added to the root, not under it": lambda: x / (np.sqrt(mean_square) + eps) * weight,
@@ -62,7 +62,7 @@ def swiglu(x: np.ndarray, gate_up: np.ndarray, down: np.ndarray) -> np.ndarray:
 
 
 def mlp_suspects(x: np.ndarray, gate_up: np.ndarray, down: np.ndarray) -> Suspects:
-    """What the usual mistakes in the MLP would give."""
+    """The results of the usual mistakes in the MLP."""
     F = down.shape[1]
     gate, up = x @ gate_up[:F].T, x @ gate_up[F:].T
     both = x @ gate_up.T
@@ -78,7 +78,7 @@ def mlp_suspects(x: np.ndarray, gate_up: np.ndarray, down: np.ndarray) -> Suspec
         "silu is applied to the product, not to the gate": lambda: (gate * up * sigmoid(gate * up)) @ down.T,
         "the gate is sigmoid(gate), not silu(gate)": lambda: sigmoid(gate) * up @ down.T,
         "gate and up are added, not multiplied": lambda: (gate * sigmoid(gate) + up) @ down.T,
-        "x is added to the result: that is the block's to do": lambda: x + swiglu(x, gate_up, down),
+        "x is added to the result: leave that to the block": lambda: x + swiglu(x, gate_up, down),
     }
 
 
@@ -189,7 +189,7 @@ def test_task_1_bfloat16_is_rounded_at_the_end_only(lab):
     )
 
 
-def test_task_1_the_result_has_the_dtype_of_x_whatever_the_weight(lab):
+def test_task_1_the_result_has_the_dtype_of_x_whatever_the_dtype_of_the_weight(lab):
     x, weight = lab.array(normal(155, 3, 5, 8), "bfloat16"), normal(156, 8)
     expected = rms_norm(lab.numpy(x).astype(np.float64), weight)
     actual = lab.layers.RMSNorm(lab.array(weight), 1e-6)(x)
@@ -364,7 +364,7 @@ def test_task_3_the_head_scores_every_token(lab, shape):
             "the scores have gone through softmax": lambda: (
                 np.exp(expected) / np.exp(expected).sum(axis=-1, keepdims=True)
             ),
-            "the table's vectors are normalised first": lambda: np.einsum("...e,ve->...v", x, unit),
+            "the table's vectors are normalized first": lambda: np.einsum("...e,ve->...v", x, unit),
         },
     )
 

@@ -115,7 +115,7 @@ def test_task_1_updates_the_cache_exactly_once(lab):
     check(given_value, value, name="the values given to update_and_fetch", framework="numpy")
 
 
-def test_task_1_a_query_that_may_see_nothing_gets_zeros(lab):
+def test_task_1_a_query_that_may_see_no_key_gets_zeros(lab):
     mask = hidden_above(S - L)
     mask[2] = -np.inf
     query, keys, values = normal(6, B, H, L, D), normal(7, B, HKV, S, D), normal(8, B, HKV, S, D)
@@ -126,7 +126,7 @@ def test_task_1_a_query_that_may_see_nothing_gets_zeros(lab):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_task_1_without_a_cache_the_new_tokens_are_all_there_is(lab, dtype):
+def test_task_1_without_a_cache_there_are_only_the_new_tokens(lab, dtype):
     key, value = lab.array(normal(10, B, HKV, L, D), dtype), lab.array(normal(11, B, HKV, L, D), dtype)
     cache = lab.kv_cache.NoCache()
     for _ in range(2):  # the second call must not find anything of the first
@@ -261,7 +261,7 @@ def test_task_2_a_layer_stays_in_the_dtype_of_its_input(lab):
 # Task 3: the block
 
 
-def test_task_3_each_part_sees_a_normalised_copy_and_is_added_to_the_stream(lab):
+def test_task_3_each_part_sees_a_normalized_copy_and_is_added_to_the_stream(lab):
     """Four stand-ins for the parts, each a matrix or a scale of its own."""
     scale, other = normal(30, E), normal(31, E)
     mixing, feeding = normal(32, E, E) / 4, normal(33, E, E) / 4
@@ -375,7 +375,7 @@ def test_task_4_tokens_stand_where_positions_says(lab, positions, places):
 
 
 def test_task_4_a_slice_for_each_row_goes_to_rope_as_it_is(lab):
-    """RoPE learns to read a list of slices in Week 2; the model only has to hand it on."""
+    """RoPE learns to read a list of slices in Week 2; the model must only pass it on."""
     model, tensors = transformer(lab)
     places = np.array([run_of(0)[0], run_of(7)[0]])
     seen = []

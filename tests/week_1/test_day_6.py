@@ -103,7 +103,7 @@ def test_task_2_an_end_token_is_the_last(lab, end_ids):
     check_equal(len(model.sequences), len(tokens), name="how often the model ran")
 
 
-def test_task_2_an_end_token_in_the_prompt_ends_nothing(lab):
+def test_task_2_an_end_token_in_the_prompt_does_not_end_the_output(lab):
     model = ScriptedModel(lab, len(PROMPT), SCRIPT)
     tokens = list(generate(lab, model, PROMPT, 3, (PROMPT[0], PROMPT[-1])))
     check_equal(tokens, SCRIPT[:3], name="the tokens generated")
@@ -133,7 +133,7 @@ def test_task_2_a_prompt_that_leaves_no_room_is_refused(lab, length):
 
 
 @pytest.mark.parametrize("kind", [list, tuple])
-def test_task_2_the_callers_prompt_is_left_alone(lab, kind):
+def test_task_2_the_callers_prompt_is_not_changed(lab, kind):
     model = ScriptedModel(lab, len(PROMPT), SCRIPT)
     prompt = kind(PROMPT)
     tokens = lab.generate.generate_recompute(model, prompt, 3)
@@ -228,7 +228,7 @@ def test_task_3_bytes_that_are_no_character_do_not_hold_up_the_text(lab):
     check_equal("".join(shown), f"a{UNFINISHED} b{UNFINISHED}\n", name="the text of all the pushes")
 
 
-def test_task_3_flush_shows_what_never_was_finished(lab):
+def test_task_3_flush_returns_an_unfinished_character(lab):
     tokenizer = ByteTokenizer(PIECES)
     decoder = lab.generate.StreamDecoder(tokenizer)
     shown = [decoder.push(i) for i in tokenizer.ids(b"a", b"\xf0", b"\x9f")]
@@ -257,7 +257,7 @@ def test_task_3_a_space_between_two_words_is_not_lost(lab):
 
 @settings(max_examples=150, deadline=None, derandomize=True, database=None, report_multiple_bugs=False)
 @given(pieces=st.lists(st.sampled_from(PIECES), max_size=14), drops_spaces=st.booleans())
-def test_task_3_put_together_it_is_the_text_of_all_the_ids(pieces, drops_spaces):
+def test_task_3_joined_together_it_is_the_text_of_all_the_ids(pieces, drops_spaces):
     lab = door.active()
     tokenizer = (SpaceDroppingTokenizer if drops_spaces else ByteTokenizer)(PIECES)
     ids = tokenizer.ids(*pieces)
@@ -265,7 +265,7 @@ def test_task_3_put_together_it_is_the_text_of_all_the_ids(pieces, drops_spaces)
     shown = ""
     for n, token_id in enumerate(ids, start=1):
         new = decoder.push(token_id)
-        assert not new.endswith(UNFINISHED), f"push returned {new!r}: the end of it may still be finished"
+        assert not new.endswith(UNFINISHED), f"push returned {new!r}: its last character may be unfinished"
         shown += new
         text = tokenizer.decode(ids[:n])
         if not text.endswith(UNFINISHED):
@@ -279,5 +279,5 @@ def test_task_3_a_long_text_costs_no_more_for_each_token(lab):
     for i in tokenizer.ids(b"a", b" b", b"\xf0\x9f", b"\x99\x82") * 60:
         decoder.push(i)
     assert tokenizer.longest <= 16, (
-        f"{tokenizer.longest} ids were decoded at once: text shown long ago, again"
+        f"{tokenizer.longest} ids were decoded at once: text that was already shown is decoded again"
     )

@@ -78,7 +78,7 @@ def draws(choose: Any, logits: Any, count: int) -> list[int]:
         ("seed", True),
     ],
 )
-def test_task_1_a_value_that_makes_no_sense_is_refused_by_name(lab, name, value):
+def test_task_1_an_invalid_value_is_refused_by_name(lab, name, value):
     refused = f"{name} = {value!r}"
     error = check_raises(
         ValueError, lambda: lab.sampler.SamplingParams(**{name: value}), name=refused, match=name
@@ -125,25 +125,25 @@ def test_task_2_positive_scores_are_divided_and_negative_ones_multiplied(lab, pe
     divided[ids] /= penalty
     check(
         lab.sampler.apply_repetition_penalty(lab.array(logits), ids, penalty),
-        oracle.penalise(logits, ids, penalty),
-        name="the penalised scores",
+        oracle.penalize(logits, ids, penalty),
+        name="the penalized scores",
         axes="V",
         suspects={"negative scores were divided too, which makes those tokens likelier": divided},
         inputs={"logits": logits},
     )
 
 
-def test_task_2_a_token_that_occurs_twice_is_penalised_once(lab):
+def test_task_2_a_token_that_occurs_twice_is_penalized_once(lab):
     logits, ids = random_logits(2), [5, 9, 5, 5, 9, 1]
     twice = logits
     for i in ids:
-        twice = oracle.penalise(twice, [i], 1.4)
+        twice = oracle.penalize(twice, [i], 1.4)
     check(
         lab.sampler.apply_repetition_penalty(lab.array(logits), ids, 1.4),
-        oracle.penalise(logits, ids, 1.4),
-        name="the penalised scores",
+        oracle.penalize(logits, ids, 1.4),
+        name="the penalized scores",
         axes="V",
-        suspects={"a token was penalised as often as it occurs": twice},
+        suspects={"a token was penalized as often as it occurs": twice},
     )
 
 
@@ -151,11 +151,11 @@ def test_task_2_a_score_of_zero_or_minus_infinity_stays(lab):
     logits = np.array([0.0, -np.inf, 2.0, -1.0])
     expected = [0.0, -np.inf, 1.0, -2.0]
     actual = lab.sampler.apply_repetition_penalty(lab.array(logits), (0, 1, 2, 3), 2.0)
-    check(actual, expected, name="the penalised scores", axes="V")
+    check(actual, expected, name="the penalized scores", axes="V")
 
 
 @pytest.mark.parametrize(("ids", "penalty"), [([], 1.7), ([4, 2, 4], 1.0)], ids=["no ids", "penalty 1"])
-def test_task_2_nothing_to_penalise_changes_nothing(lab, ids, penalty):
+def test_task_2_nothing_to_penalize_changes_nothing(lab, ids, penalty):
     logits = random_logits(3)
     actual = lab.sampler.apply_repetition_penalty(lab.array(logits), ids, penalty)
     check(actual, logits, name="the scores", axes="V")
@@ -225,7 +225,7 @@ def test_task_3_top_k_keeps_exactly_k_and_of_equal_scores_the_lower_ids(lab, k):
         oracle.top_k(logits, k),
         name=f"the scores, with the {k} best kept",
         axes="V",
-        suspects={"all tokens that are as good as the k-th were kept": at_least},
+        suspects={"all tokens with the same score as the k-th were kept": at_least},
     )
 
 
@@ -307,7 +307,9 @@ def test_task_3_min_p_measures_against_the_most_likely(lab, share, seed):
         name=f"the scores, with min_p = {share}",
         axes="V",
         suspects={
-            "min_p was taken for a probability of its own": oracle.only(logits, np.flatnonzero(p >= share))
+            "the probabilities were compared with min_p, not with min_p times the best": oracle.only(
+                logits, np.flatnonzero(p >= share)
+            )
         },
     )
 
@@ -415,6 +417,24 @@ def test_task_4_temperature_0_still_heeds_the_penalty(lab):
 
 
 @pytest.mark.parametrize(
+    ("shares", "params", "possible", "otherwise", "steps"),
+    [
+        ((0.4, 0.3, 0.2, 0.1), {"top_k": 2, "top_p": 0.55}, {0}, {0, 1}, "top-k top-p"),
+        ((0.5, 0.3, 0.2), {"temperature": 3.0, "top_p": 0.45}, {0, 1}, {0}, "temperature top-p"),
+        ((0.6, 0.25, 0.15), {"temperature": 0.5, "min_p": 0.3}, {0}, {0, 1}, "temperature min-p"),
+        ((0.4, 0.3, 0.16, 0.14), {"top_p": 0.75, "min_p": 0.38}, {0, 1, 2}, {0, 1}, "top-p min-p"),
+    ],
+)
+def test_task_4_each_step_sees_the_scores_of_the_one_before(lab, shares, params, possible, otherwise, steps):
+    """`otherwise` are the tokens that come up where the first of the two `steps` is left out, or comes last."""
+    choose = sampler(lab, **{"temperature": 1.0, "seed": 4, **params})
+    drawn = set(draws(choose, lab.array(log_of(*shares)), 150))
+    first, second = steps.split()
+    hint = f" (is {first} applied, and before {second}?)" if drawn == otherwise else ""
+    check_equal(drawn, possible, name=f"the tokens drawn with {params}{hint}")
+
+
+@pytest.mark.parametrize(
     "params",
     [
         {"temperature": 1.0},
@@ -428,13 +448,13 @@ def test_task_4_temperature_0_still_heeds_the_penalty(lab):
     ],
     ids=str,
 )
-def test_task_4_the_steps_are_taken_in_order_with_one_number_a_token(lab, params):
+def test_task_4_the_steps_are_taken_in_order_with_one_number_per_token(lab, params):
     choose = sampler(lab, seed=71, **params)
     numbers = random.Random(71)
     ids = [2, 5, 5, 17]
     for step in range(40):
         logits = random_logits(700 + step)
-        kept = oracle.penalise(logits, ids, params.get("repetition_penalty", 1.0)) / params["temperature"]
+        kept = oracle.penalize(logits, ids, params.get("repetition_penalty", 1.0)) / params["temperature"]
         kept = oracle.top_k(kept, params.get("top_k", 0))
         kept = oracle.top_p(kept, params.get("top_p", 1.0))
         kept = oracle.min_p(kept, params.get("min_p", 0.0))
@@ -443,23 +463,8 @@ def test_task_4_the_steps_are_taken_in_order_with_one_number_a_token(lab, params
         ids.append(expected)
 
 
-@pytest.mark.parametrize(
-    ("shares", "params", "possible", "why"),
-    [
-        ((0.4, 0.3, 0.2, 0.1), {"top_k": 2, "top_p": 0.55}, {0}, "top-k comes before top-p"),
-        ((0.5, 0.3, 0.2), {"temperature": 3.0, "top_p": 0.45}, {0, 1}, "temperature comes before top-p"),
-        ((0.6, 0.25, 0.15), {"temperature": 0.5, "min_p": 0.3}, {0}, "temperature comes before min-p"),
-        ((0.4, 0.3, 0.16, 0.14), {"top_p": 0.75, "min_p": 0.38}, {0, 1, 2}, "top-p comes before min-p"),
-    ],
-)
-def test_task_4_each_filter_sees_what_the_one_before_left(lab, shares, params, possible, why):
-    choose = sampler(lab, **{"temperature": 1.0, "seed": 4, **params})
-    drawn = set(draws(choose, lab.array(log_of(*shares)), 150))
-    check_equal(drawn, possible, name=f"the tokens that come up ({why})")
-
-
 def test_task_4_the_penalty_comes_before_the_temperature(lab):
-    """Once the highest score is subtracted, none is positive, and a penalty would work the other way."""
+    """Once the highest score is subtracted, no score is positive, and a penalty would have the opposite effect."""
     choose = sampler(lab, temperature=0.05, repetition_penalty=1.5, seed=1)
     drawn = set(draws(lambda logits, _: choose(logits, [0]), lab.array([6.0, 5.0, 1.0]), 60))
     check_equal(drawn, {1}, name="the tokens that come up")
@@ -476,7 +481,7 @@ def test_task_4_draws_follow_the_probabilities(lab):
     )
 
 
-def test_task_4_a_seed_gives_the_same_draws_whatever_runs_beside_it(lab):
+def test_task_4_a_seed_gives_the_same_draws_beside_another_request(lab):
     logits = lab.array(np.zeros(400))
     alone = draws(sampler(lab, temperature=1.0, seed=9), logits, 12)
     one, other = sampler(lab, temperature=1.0, seed=9), sampler(lab, temperature=1.0, seed=10)
@@ -504,11 +509,11 @@ def test_task_4_the_lowest_temperatures_choose_the_best(lab, temperature):
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_task_4_half_precision_logits_are_welcome_and_left_alone(lab, dtype):
+def test_task_4_half_precision_logits_are_accepted_and_not_changed(lab, dtype):
     array = lab.array(random_logits(19), dtype)
     before = lab.numpy(array).astype(np.float64)
     choose = sampler(lab, temperature=0.8, top_k=9, top_p=0.9, min_p=0.01, repetition_penalty=1.2, seed=6)
-    kept = oracle.penalise(before, [1, 2], 1.2) / 0.8
+    kept = oracle.penalize(before, [1, 2], 1.2) / 0.8
     kept = oracle.min_p(oracle.top_p(oracle.top_k(kept, 9), 0.9), 0.01)
     check(choose(array, [1, 2]), oracle.draw(kept, random.Random(6).random()), name="the token")
     check_untouched(array, before, name="the logits", axes="V", dtype=dtype)

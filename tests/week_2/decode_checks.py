@@ -42,9 +42,7 @@ def check_fold(
     weights, new_peak, new_total, rescaled = folded(scores[:seen], peak, total, out)
     added = weights.sum()
     own = filled_up(np.exp(scores[:seen] - scores[:seen].max()))
-    behind_seen = (
-        "a score from `seen` on was taken in, or what was there before doesn't count exp(old peak − new peak)"
-    )
+    behind_seen = "a score from `seen` on was used, or the sums so far don't count exp(old peak − new peak)"
     options: dict[str, Any] = {"dtype": None, "atol": 1e-6, "nan": behind_seen}
     wrong_peaks = {
         "the peak has fallen: an earlier tile had a higher score": [scores[:seen].max()],
@@ -66,8 +64,8 @@ def check_fold(
     name = f"the weights of keys not seen {where} (exponentials leaves something tiny there: write 0)"
     check_numpy(behind, np.zeros(len(behind)), name=name, rtol=0, atol=0)
     wrong_totals = {
-        "what was there before is not rescaled": [total + added],
-        "what was there before is forgotten": [added],
+        "the total so far is not rescaled": [total + added],
+        "the total so far is forgotten": [added],
         "the weights of this tile are not added": [new_total - added],
     }
     check_numpy(actual[2], [new_total], name=f"{TOTAL} {where}", suspects=wrong_totals, **options)
@@ -131,7 +129,7 @@ def fused_cache(lab: Any, capacity: int = 4) -> Any:
 
 
 def attend(lab: Any, cache: Any, query: np.ndarray, keys: np.ndarray, values: np.ndarray, new: slice) -> Any:
-    """Attend to tokens `new` of a sequence; what the storage doesn't hold is spoilt before and after."""
+    """Attend to tokens `new` of a sequence; the unused storage is spoiled before and after."""
     spoil_unused(cache)
     out = cache.attend(*(on_cpu(lab, x[:, :, new]) for x in (query, keys, values)), 0.4)
     spoil_unused(cache)

@@ -76,8 +76,8 @@ def tile_suspects(
 
     wrong = {
         "the causal rule is aligned at the top left: S − L is missing": stairs(first - (S - L)),
-        "one off: a token doesn't see itself (the first hidden key is one further)": stairs(first - 1),
-        "one off: a token sees the next one": stairs(first + 1),
+        "off by one: a token doesn't see itself (the first hidden key is one further)": stairs(first - 1),
+        "off by one: a token sees the next one": stairs(first + 1),
         "the tile's `keys.start` is not taken into account": stairs(first + keys.start),
         "the tile's `queries.start` is not taken into account": stairs(first - queries.start),
         "−inf everywhere, where only a part is hidden": piece + np.full(size, HIDDEN),

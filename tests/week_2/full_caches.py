@@ -34,7 +34,7 @@ def spoil_unused(cache: Any) -> None:
 
 
 def append(lab: Any, cache: Any, keys: np.ndarray, values: np.ndarray, start: int, stop: int) -> Any:
-    """Append tokens `start` to `stop` to a cache whose unused storage is spoilt before and after."""
+    """Append tokens `start` to `stop` to a cache whose unused storage is spoiled before and after."""
     spoil_unused(cache)
     fetched = cache.append(lab.array(keys[:, :, start:stop]), lab.array(values[:, :, start:stop]))
     spoil_unused(cache)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable, Collection, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -52,11 +54,24 @@ def alone(
     return ids[len(prompt) :]
 
 
+def spans(places: Sequence[int]) -> str:
+    """The positions as few words: "0 … 127, 0" for 0 to 127, then 0 again."""
+    runs: list[list[int]] = []
+    for place in places:
+        if runs and place == runs[-1][-1] + 1:
+            runs[-1].append(place)
+        else:
+            runs.append([place])
+    words = [f"{run[0]} … {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]
+    return ", ".join(words[:6]) + (", and others" if len(words) > 6 else "")
+
+
 class ReadingModel:
     """Writes each token, its position and the layer into the caches, and fails a test on whatever is wrong there.
 
     `runs` says what it was run on: ("prefill", first position, position after the last) or ("decode", busy slots).
-    `head_rows` holds how many rows each call of `logits` had. What it computes for an idle slot is NaN.
+    `head_rows` holds how many rows each call of `logits` had. What it computes for an idle slot is NaN. It holds no
+    cache itself: `caches_alive` counts those that something else still holds.
     """
 
     def __init__(self, lab: Any, max_positions: int = 64) -> None:
@@ -65,6 +80,7 @@ class ReadingModel:
         self.embedding = SimpleNamespace(weight=lab.array(np.zeros((V, 2))))
         self.runs: list[tuple[Any, ...]] = []
         self.head_rows: list[int] = []
+        self._caches: list[weakref.ref[Any]] = []  # those that prompts were computed into
 
     @property
     def chunks(self) -> list[tuple[int, int]]:
@@ -75,6 +91,16 @@ class ReadingModel:
     def decodes(self) -> list[list[int]]:
         """The busy slots of each decode."""
         return [run[1] for run in self.runs if run[0] == "decode"]
+
+    def caches_alive(self, at_most: int = 0) -> int:
+        """How many of the caches that prompts were computed into still exist; `at_most` is what is expected.
+
+        Only where there are more is the garbage collected: an object in a cycle is held by nothing, but lives on.
+        """
+        if sum(cache() is not None for cache in self._caches) > at_most:
+            gc.collect()
+        self._caches = [cache for cache in self._caches if cache() is not None]
+        return len(self._caches)
 
     def __call__(self, tokens: Any, positions: Any, caches: Any = None) -> Any:
         return self.logits(self.hidden(tokens, positions, caches))
@@ -94,6 +120,9 @@ class ReadingModel:
             f"a token stands at position {last}; the model has {limit}, the last is {limit - 1}"
         )
         batched = isinstance(caches[0], self.lab.kv_cache.BatchingKvCache)
+        if not batched:
+            known = [cache() for cache in self._caches]
+            self._caches += [weakref.ref(new) for new in caches if not any(new is old for old in known)]
         for layer, cache in enumerate(caches):
             rows = self._read(layer, cache, ids, places)
         states = np.full((*ids.shape, 2), np.nan)
@@ -148,7 +177,7 @@ class ReadingModel:
         for query, place in zip(visible, places, strict=True):
             seen = keys[query, 1].astype(int).tolist()
             assert seen == list(range(place + 1)), (
-                f"the token at position {place} sees positions {seen}: it must see 0 … {place}, each once"
+                f"the token at position {place} sees positions {spans(seen)}: it must see 0 … {place}, each once"
             )
         layers = set(values[visible[-1], 1].astype(int).tolist())
         assert layers == {layer}, f"layer {layer} reads what layers {sorted(layers)} have written"

@@ -1,4 +1,4 @@
-"""A batching cache with a copy in NumPy of what the request in each slot has got so far."""
+"""A batching cache with a copy in NumPy of the keys and values that each slot's request has got so far."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .batches import HKV, D, H, aligned, attention_alone, mask_of_batch
 
 
 class Rows:
-    """A `BatchingKvCache`, and beside it in NumPy what each slot's request has got so far."""
+    """A `BatchingKvCache`, and beside it in NumPy the keys and values of each slot's request so far."""
 
     def __init__(self, lab: Any, num_slots: int, seed: int = 40) -> None:
         self.lab = lab
@@ -104,7 +104,7 @@ class Rows:
         suspects = {
             "the rows are aligned on the left": lambda: aligned(parts, S, left=True),
             "the rows of idle slots were not ignored": with_idle_rows,
-            "the padding is not zeros, but what lay in memory": with_its_padding,
+            "the padding isn't zeros but uninitialized memory": with_its_padding,
         }
         columns = max(self.lengths)
         if columns < L:

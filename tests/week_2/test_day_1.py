@@ -35,7 +35,7 @@ UNUSED = "places of the storage that no token was written to are taken for token
 def check_holds(
     actual: Any, keys: np.ndarray, values: np.ndarray, *, when: str = "", dtype: str = "float32"
 ) -> None:
-    """What came out of the cache are exactly these keys and values, and nothing of what was never written."""
+    """Check that the cache returned exactly these keys and values, and nothing of its unused storage."""
     assert isinstance(actual, tuple), f"keys and values are a tuple of two; this is a {type(actual).__name__}"
     for name, part, expected, other in zip(
         ("keys", "values"), actual, (keys, values), (values, keys), strict=True
@@ -139,7 +139,7 @@ def test_task_1_the_past_is_copied_a_few_times_over_a_thousand_tokens(lab):
     )
     for one, other in pairwise(moves):
         assert other - 1 >= 2 * (one - 1), (
-            f"storage made at length {one} was full at length {other}: it has not twice the size of the one before"
+            f"storage made at length {one} was full at length {other}: it isn't twice the size of the storage before"
         )
 
 
@@ -220,7 +220,9 @@ def test_task_2_a_single_new_token_needs_no_mask(lab, past):
         append(lab, cache, keys, values, 0, past)
     *fetched, mask = cache.update_and_fetch(lab.array(keys[:, :, past:]), lab.array(values[:, :, past:]))
     check_holds(tuple(fetched), keys, values)
-    assert mask is None, "one new token may see everything: the mask is None, so that nobody adds zeros"
+    assert mask is None, (
+        "one new token may see every key: return None as the mask, so that no zeros are added"
+    )
 
 
 def test_task_2_the_mask_has_the_dtype_of_the_keys(lab):
@@ -345,7 +347,7 @@ class Opaque:
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(
-            f"make_cache may give any LayerCache, which need not have {name!r}: count yourself what went in"
+            f"make_cache may give any LayerCache, which need not have {name!r}: count the tokens yourself"
         )
 
 

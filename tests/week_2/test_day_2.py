@@ -1,4 +1,4 @@
-"""Day 2.2: two codes a byte, groups with a scale and a minimum, a linear layer on 4 bits."""
+"""Day 2.2: two codes per byte, groups with a scale and a minimum, a linear layer on 4 bits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Q4_1 = gguf.GGMLQuantizationType.Q4_1
 HALVES_SWAPPED = "the first half of the group is in the high nibbles: it belongs in the low ones"
 INTERLEAVED = "neighbors share a byte: byte j holds codes j and j + G/2, not 2j and 2j + 1"
 
-# Task 1: two codes a byte
+# Task 1: two codes per byte
 
 
 def test_task_1_a_byte_holds_a_code_of_each_half(lab):
@@ -224,7 +224,7 @@ def test_task_2_smaller_weights_are_quantized_in_float32(lab, dtype):
         check(
             getattr(actual, name),
             lab.numpy(getattr(expected, name)),
-            name=f"the {name} of {dtype} weights, against those of the same numbers in float32",
+            name=f"the {name} of {dtype} weights, against the same weights in float32",
             dtype=kind,
             rtol=0,
             atol=0,
@@ -262,7 +262,7 @@ def test_task_2_any_bytes_are_read_as_gguf_reads_them(lab):
         name="the values",
         axes="out in",
         suspects={
-            "the minimum is taken away: add it": (products - minima[..., None]).reshape(9, 128),
+            "the minimum is subtracted: add it": (products - minima[..., None]).reshape(9, 128),
             "scale and minimum are exchanged": lambda: gguf.dequantize(swapped(stored), Q4_1),
         },
     )
@@ -345,10 +345,12 @@ def test_task_3_a_layer_multiplies_in_the_way_that_it_is_given(lab):
     multiply = lab.quantize.QuantizedLinear(quantized, lab.array(bias), matmul=way)
     x = lab.array(np.ones((3, 96)))
     check(
-        multiply(x), np.arange(120.0).reshape(3, 40) + bias, name="what the given way returned, plus the bias"
+        multiply(x),
+        np.arange(120.0).reshape(3, 40) + bias,
+        name="the result of the given matmul, plus the bias",
     )
-    assert len(seen) == 1, f"the given way to multiply was called {len(seen)} times for one call of the layer"
-    assert seen[0] is x, "the given way to multiply should get x as it is"
+    assert len(seen) == 1, f"the given matmul was called {len(seen)} times for one call of the layer"
+    assert seen[0] is x, "the given matmul should get x as it is"
 
 
 def test_task_3_no_float_copy_of_the_matrix_is_kept(lab):

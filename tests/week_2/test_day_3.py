@@ -19,7 +19,7 @@ RTOL, ATOL = 1e-5, 3e-5
 
 HIGH_FIRST = "outputs 0 … 31 of a block are in the high nibbles: they belong in the low ones"
 POISONED = "the outputs (the array held NaN before the call: overwrite it, don't add to it)"
-LEFT_OVER = "what the array held before is still in it: you add to it, or don't write all of it"
+LEFT_OVER = "the array's old content is still in it: you add to it, or don't write all of it"
 FILLING = "the scales or minima that fill the last block got into outputs that exist"
 SHARED = "the sums of one block go on into the next: each block needs an array of its own"
 
@@ -144,7 +144,7 @@ def row_mistakes(matrix: Matrix, x: np.ndarray) -> dict[str, np.ndarray]:
     partials = np.einsum("ogk,gk->og", matrix.codes.reshape(-1, groups, size), x.reshape(groups, size))
     scaled, least = matrix.scales * partials, matrix.minima * x_sums
     sums = {
-        "the minimum is added once a group: it counts once for every input, so it is multiplied by Σ x": (
+        "the minimum is added once per group: it counts once for every input, so it is multiplied by Σ x": (
             scaled + matrix.minima
         ),
         "the minimum is multiplied by the Σ x of all groups so far: start it at 0 in each group": (
@@ -203,7 +203,7 @@ def test_task_2_the_inputs_are_only_read(cpu_kernels):
     before = [part.copy() for part in (x, *given)]
     cpu_kernels.multiply_row(x, *given, poisoned(2 * BLOCK))
     for name, part, old in zip(("x", "nibbles", "scales", "minima"), (x, *given), before, strict=True):
-        assert np.array_equal(part, old), f"multiply_row wrote into {name}, which it was only to read"
+        assert np.array_equal(part, old), f"multiply_row wrote into {name}, which it may only read"
 
 
 def check_threads(multiply: Any, *rows: int) -> None:
@@ -418,7 +418,7 @@ def test_task_4_the_matrix_is_kept_in_one_form(lab, cpu_kernels):
         multiply(on_cpu(lab, random_rows(rows, 576)))
     kept, weights = held_bytes(multiply), 128 * 576
     assert kept < 1.1 * weights, (
-        f"after calls with 1, 3 and 40 rows it holds {kept / weights:.2f} bytes a weight: its own form takes 0.75; "
+        f"after calls with 1, 3 and 40 rows it holds {kept / weights:.2f} bytes per weight: its own form takes 0.75; "
         "neither the form of Day 2.2 nor floats should be kept beside it"
     )
 
@@ -454,10 +454,10 @@ def test_task_5_torchs_kernel_agrees_to_the_rounding_of_bfloat16(lab, leading, d
             # Weights and zeros are rounded before they are multiplied: an error for each product.
             atol=float((np.abs(x) @ np.abs(matrix.values).T).max()) / 128,
             suspects={
-                "torch takes 8 from each code: 8 · scale belongs to the zero": x
+                "torch subtracts 8 from each code: 8 · scale belongs to the zero": x
                 @ (matrix.values - 8 * steps).T,
                 "8 · scale is taken from the zero instead of added": x @ (matrix.values - 16 * steps).T,
-                "scale and zero are in each other's place": x @ mixed_up(matrix).T,
+                "scale and zero are exchanged": x @ mixed_up(matrix).T,
             },
         )
 

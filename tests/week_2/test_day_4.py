@@ -44,8 +44,8 @@ def test_task_1_four_keys_in_two_tiles_as_in_the_chapter(lab):
     state = folded(lab, scores, values, tiles)
     where = "after the second tile"
     check(state.peak, np.log([[8.0]]), name=f"peak {where}", axes="rows 1")
-    check(state.total, [[1.875]], name=f"total {where}: what was there counts a quarter", axes="rows 1")
-    check(state.out, [[51.25]], name=f"out {where}: what was there counts a quarter", axes="rows D")
+    check(state.total, [[1.875]], name=f"total {where}: the first tile counts a quarter", axes="rows 1")
+    check(state.out, [[51.25]], name=f"out {where}: the first tile counts a quarter", axes="rows D")
     check(
         state.result(),
         [[82 / 3]],
@@ -261,8 +261,7 @@ def test_task_2_a_tile_never_needs_the_whole_mask(lab):
     arguments = (lab.array(random_mask(250, L, S)), True, queries, keys, L, S, lab.array(np.zeros(1)))
     _, size = lab.largest_array(lab.flash_attention.tile_mask, *arguments)
     assert size <= 2 * 8 * 10, (
-        f"a tile of 8 queries and 10 keys was made by way of an array of {size} elements; "
-        f"the whole mask has {L * S}"
+        f"a tile of 8 queries and 10 keys needed an array of {size} elements; the whole mask has {L * S}"
     )
 
 
@@ -389,7 +388,9 @@ def test_task_3_queries_before_the_first_key_are_not_computed(lab):
     actual = attend(lab, query, key, value, causal=True, query_tile=4, key_tile=2)
     name = "14 causal queries on 5 keys; the first two tiles of queries see none"
     clean = not np.isnan(check_shape(actual, query.shape, name=name, axes="B H L D")).any()
-    assert clean, f"{name}: NaN found. Those queries are NaN here: a tile of keys was computed for them"
+    assert clean, (
+        f"{name}: NaN found. The queries that see no key are NaN here: a tile of keys was computed for them"
+    )
     check(actual, expected, name=name, axes="B H L D")
 
 

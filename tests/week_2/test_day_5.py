@@ -93,9 +93,8 @@ def test_task_1_weighted_values_are_added_to_what_was_gathered_before(cpu_kernel
         name=f"out after {count} values",
         axes="Q D",
         suspects={
-            "what was gathered before is overwritten": added,
-            "the last keys, which don't make up four, are left out": before
-            + weights[:, :fours] @ values[:fours],
+            "the values gathered before are overwritten": added,
+            "the last keys, fewer than four, are left out": before + weights[:, :fours] @ values[:fours],
         },
         nan=f"a weight or a value beyond the {count} of the tile was used",
     )
@@ -116,8 +115,8 @@ def test_task_2_four_keys_in_two_tiles_as_in_the_chapter(cpu_kernel):
     weights, peak, total, out = fold(cpu_kernel, scores, 2, peak[0], total[0], np.array([45.0]))
     check_numpy(weights[:2], [1.0, 0.5], name="the weights of the second tile", dtype=None)
     check_numpy(peak, [np.log(8.0)], name=f"{PEAK} after the second tile", dtype=None)
-    check_numpy(total, [1.875], name=f"{TOTAL}: what was there counts a quarter", dtype=None)
-    check_numpy(out, [11.25], name="out: what was there counts a quarter")
+    check_numpy(total, [1.875], name=f"{TOTAL}: the first tile counts a quarter", dtype=None)
+    check_numpy(out, [11.25], name="out: the first tile counts a quarter")
 
 
 @pytest.mark.parametrize("seen", [1, 2, 5, 63, TILE])
@@ -353,7 +352,7 @@ def test_task_5_prefill_and_decode_give_attention_over_the_whole_sequence(lab, c
             rtol=1e-4,
             atol=1e-5,
             suspects={
-                "the scale that attend is given is not handed on": unscaled[:, :, new],
+                "the scale given to attend is not passed on": unscaled[:, :, new],
                 "new tokens see later ones: flash_attention needs causal=True": later[:, :, new],
             },
             nan=SPARE,
@@ -390,7 +389,7 @@ def test_task_5_few_tokens_go_to_the_kernel_and_many_to_flash_attention(lab, mon
     cache.append(*(x[:, :, :5] for x in arrays[1:]))
     cache.attend(*(x[:, :, 5:] for x in arrays), 0.4)
     expected = ["flash_attention" if more else "decode_attention"]
-    check_equal([name for name, _ in calls], expected, name=f"what attends for {L} new tokens")
+    check_equal([name for name, _ in calls], expected, name=f"the function that attends for {L} new tokens")
     if not more:
         held = [x for x in calls[0][1] if lab.is_array(x) and lab.shares_memory(x, cache.keys)]
         assert held, "the kernel was given a copy of the keys, not the cache's storage"

@@ -414,7 +414,7 @@ def test_task_3_logits_come_for_busy_slots_in_the_order_of_the_slots(lab):
     check(actual, expected, name="the logits", axes="busy V")
     assert model.head_rows == [3], (
         f"model.logits was given {model.head_rows} rows: the three rows of busy slots should go through it, "
-        "in one call, and those of idle slots not at all"
+        "in one call, without the rows of idle slots"
     )
 
 
@@ -422,7 +422,7 @@ def test_task_3_token_0_is_a_token_like_any_other(lab):
     model, batch = traced_batch(lab, {0: [5, 6], 1: [7]}, 2)
     logits = batch.decode([0, 0], [2, 1])
     idle = logits is not None and len(logits) == 0
-    assert not idle, "token 0 was taken for an idle slot: only None stands for one"
+    assert not idle, "token 0 was taken for an idle slot: only None means idle"
     check_shape(logits, (2, V), name="the logits, both slots being busy", axes="busy V")
     moved = model.decodes[-1].places == [[0], [0]]
     assert not moved, "token 0 was taken for an idle slot: its position became 0"
@@ -516,7 +516,9 @@ def test_task_4_each_request_gets_its_own_tokens_until_it_ends(lab):
     actual = lab.static_batch.generate_static(model, PROMPTS, 6, {9})
     expected = [[20, 21, 22, 23, 24, 25], [30, 9], [9], [0, 3, 0, 9]]
     of_row_0 = [[20, 21, 22, 23, 24, 25], [30, 21, 22, 23, 24, 25], [9], [0, 21, 22, 23, 24, 25]]
-    assert actual != of_row_0, "every request got row 0's token: each has its own row of the logits"
+    assert actual != of_row_0, (
+        "every request got the token of row 0: each request has its own row of the logits"
+    )
     check_equal(actual, expected, name="the new tokens of the prompts, 9 being the end")
 
 
@@ -524,8 +526,8 @@ def test_task_4_all_decode_together_until_the_last_has_ended(lab):
     model = TracingModel(lab, SCRIPTS)
     lab.static_batch.generate_static(model, PROMPTS, 6, {9})
     check_equal(len(model.calls) - len(model.decodes), 4, name="runs of the model for the four prompts")
-    check_equal(len(model.decodes), 5, name="decode steps for at most 6 tokens a request")
-    # A slot is busy while its request wants a token, and idle from then on: nobody takes it, nothing goes on in it.
+    check_equal(len(model.decodes), 5, name="decode steps for at most 6 tokens per request")
+    # A slot is busy while its request needs a token, and idle from then on: no other request gets it.
     busy = [[slot for slot, row in enumerate(call.seen) if row] for call in model.decodes]
     assert 2 not in busy[0], (
         "slot 2 ended with its first token and was still decoded: it had not left the batch"

@@ -15,27 +15,23 @@ from coursekit import lab as door
 from coursekit.check import check, check_equal, check_raises
 
 from .batches import tiny_model
-from .continuous import Watch, generate, new_request, prefill, prompt_of, seated
+from .continuous import (
+    Watch,
+    begun,
+    generate,
+    lets_through,
+    new_request,
+    prefilled,
+    prompt_of,
+    seated,
+    step_of,
+)
 from .reading_model import LAYERS, ReadingModel, alone, best, fingerprints, scores_after
 
 LIMIT = 64  # the positions of a ReadingModel, unless a test says otherwise
 
 
 # Task 1: a request
-
-
-@pytest.mark.parametrize(("computed", "ready"), [(0, False), (1, False), (4, False), (5, True)])
-def test_task_1_a_request_is_ready_when_its_whole_prompt_is_computed(lab, computed, ready):
-    request = new_request(lab, prompt_of(5), 3, computed=computed)
-    check(request.ready, ready, name=f"ready, with {computed} of 5 tokens computed")
-
-
-@pytest.mark.parametrize(("prompt", "output"), [(1, 1), (5, 1), (5, 2), (3, 9)])
-def test_task_1_the_newest_token_stands_behind_all_the_others(lab, prompt, output):
-    request = new_request(lab, prompt_of(prompt), 20, output=prompt_of(output))
-    expected = prompt + output - 1
-    name = f"the position of the newest token, after {prompt} of the prompt and {output} of the output"
-    check(request.position, expected, name=name)
 
 
 @pytest.mark.parametrize("empty", [[], ()], ids=["list", "tuple"])
@@ -62,27 +58,43 @@ def test_task_1_a_prompt_that_leaves_one_position_free_may_run(lab, length, max_
     check_equal(reason, None, name=f"why a prompt of {length} tokens can't run on 12 positions")
 
 
+def test_task_1_a_refusal_is_about_the_prompt_alone(lab):
+    full = new_request(lab, prompt_of(9), 100, output=[3, 4, 5])
+    name = "why a request can't run that has a prompt of 9 tokens, and 3 of output, on 12 positions"
+    check_equal(full.refusal(12), None, name=name)
+
+
 @pytest.mark.parametrize(
     ("output", "finished"), [([], False), ([3], False), ([3, 4], False), ([3, 4, 5], True)]
 )
 def test_task_1_max_tokens_end_a_request(lab, output, finished):
     request = new_request(lab, prompt_of(5), 3, output=output)
     check(request.finished(LIMIT), finished, name=f"finished, with {len(output)} of 3 tokens")
+    check_equal(request.token_ids, prompt_of(5) + output, name="its tokens, afterwards")
 
 
 def test_task_1_a_request_for_no_tokens_is_finished_from_the_start(lab):
     check(new_request(lab, prompt_of(5), 0).finished(LIMIT), True, name="finished, for max_tokens 0")
 
 
-@pytest.mark.parametrize(("output", "finished"), [(6, False), (7, True)])
+@pytest.mark.parametrize(("output", "finished"), [(0, False), (6, False), (7, True)])
 def test_task_1_prompt_and_output_may_use_every_position(lab, output, finished):
     request = new_request(lab, prompt_of(5), 100, output=prompt_of(output))
     name = f"finished, with {5 + output} of 12 positions used"
     check(request.finished(12), finished, name=name)
 
 
+@pytest.mark.parametrize(("output", "finished"), [([], False), ([3], True)])
+def test_task_1_the_longest_prompt_has_room_for_one_token(lab, output, finished):
+    request = new_request(lab, prompt_of(11), 100, output=output)
+    name = f"finished, with a prompt of 11 tokens on 12 positions, and {len(output)} of output"
+    check(request.finished(12), finished, name=name)
+
+
 @pytest.mark.parametrize("end_ids", [(9, 0), {0, 9}, [0, 9]], ids=["tuple", "set", "list"])
-@pytest.mark.parametrize(("output", "finished"), [([4], False), ([4, 9], True), ([0], True), ([4, 7], False)])
+@pytest.mark.parametrize(
+    ("output", "finished"), [([4], False), ([4, 9], True), ([9], True), ([0], True), ([4, 7], False)]
+)
 def test_task_1_an_end_token_ends_a_request(lab, end_ids, output, finished):
     request = new_request(lab, prompt_of(5), 20, end_ids, output=output)
     check(request.finished(LIMIT), finished, name=f"finished, with the output {output} and end ids {end_ids}")
@@ -90,6 +102,8 @@ def test_task_1_an_end_token_ends_a_request(lab, end_ids, output, finished):
 
 def test_task_1_an_end_token_in_the_prompt_ends_nothing(lab):
     check(new_request(lab, [4, 9], 20, (9,)).finished(LIMIT), False, name="finished, with no output yet")
+    later = new_request(lab, [4, 9], 20, (9,), output=[5])
+    check(later.finished(LIMIT), False, name="finished, with a token behind the end token of the prompt")
 
 
 @pytest.mark.parametrize("kind", [list, tuple])
@@ -100,12 +114,13 @@ def test_task_1_accept_appends_what_the_requests_own_sample_chooses(lab, kind):
         given_to.append((lab.numpy(logits), list(token_ids)))
         return 11
 
-    prompt = kind([5, 2, 8])
-    request = new_request(lab, prompt, 20, output=[7], sample=sample)
+    request = new_request(lab, kind([5, 2, 8]), 20, output=[7], sample=sample)
     scores = np.random.default_rng(27).normal(size=13)
     request.accept(lab.array(scores))
+    check_equal(request.token_ids, [5, 2, 8, 7, 11], name="all the tokens")
     check_equal(request.output, [7, 11], name="the output")
-    check_equal(request.prompt_ids, kind([5, 2, 8]), name="the prompt, afterwards")
+    check_equal(request.num_generated, 2, name="num_generated")
+    check_equal(request.prompt_ids, [5, 2, 8], name="the prompt, afterwards")
     check_equal(len(given_to), 1, name="calls of sample")
     check(given_to[0][0], scores, name="the logits given to sample", axes="V", framework="numpy")
     check_equal(given_to[0][1], [5, 2, 8, 7], name="the ids given to sample: prompt, then output")
@@ -116,6 +131,41 @@ def test_task_1_accept_is_greedy_when_nothing_else_is_asked_for(lab):
     for scores in ([0.0, 3.0, 1.0], [9.0, 3.0, 9.0], [-3.0, -2.0, -1.0]):
         request.accept(lab.array(scores))
     check_equal(request.output, [1, 0, 2], name="the output")
+
+
+@pytest.mark.parametrize("error", [ValueError("no such token"), KeyboardInterrupt()], ids=["error", "Ctrl-C"])
+def test_task_1_a_sampler_that_fails_leaves_the_tokens_as_they_were(lab, error):
+    def sample(logits, token_ids):
+        raise error
+
+    request = new_request(lab, [5, 2], 20, output=[7], sample=sample)
+    through = lets_through(error, lambda: request.accept(lab.array([0.0, 3.0, 1.0])))
+    assert through, f"the sampler raised {type(error).__name__}: accept should let it through"
+    check_equal(request.token_ids, [5, 2, 7], name="the tokens after the sampler has failed")
+
+
+def test_task_1_a_request_shares_no_list_with_its_caller(lab):
+    prompt, end_ids = [5, 2, 8], {9}
+    request = new_request(lab, prompt, 20, end_ids)
+    request.accept(lab.array([0.0, 3.0, 1.0]))
+    check_equal(prompt, [5, 2, 8], name="the caller's prompt, after the request has accepted a token")
+    prompt.append(3)
+    end_ids.add(1)
+    request.output.append(4)
+    request.prompt_ids.append(4)
+    name = "the tokens, after the caller has changed its prompt, and what output and prompt_ids gave"
+    check_equal(request.token_ids, [5, 2, 8, 1], name=name)
+    name = "finished, with an output of 1, which was put among the caller's end ids later"
+    check(request.finished(LIMIT), False, name=name)
+
+
+def test_task_1_two_requests_are_two_even_where_their_tokens_are_equal(lab):
+    first, second = new_request(lab, [5, 2], 20), new_request(lab, [5, 2], 20)
+    names = {first: "first", second: "second"}
+    for request in (first, second):
+        request.accept(lab.array([0.0, 3.0, 1.0]))
+    check_equal(first == second, False, name="first == second, two requests with equal tokens")
+    check_equal([names[first], names[second]], ["first", "second"], name="what a dict holds under them")
 
 
 # Task 2: prefill, whole and in chunks
@@ -134,15 +184,18 @@ def test_task_1_accept_is_greedy_when_nothing_else_is_asked_for(lab):
     ],
 )
 def test_task_2_a_chunk_begins_where_the_last_one_ended(lab, length, computed, chunk_size, expected):
-    chunk = new_request(lab, [1] * length, 3, computed=computed).next_chunk(chunk_size)
+    prefill = begun(lab, new_request(lab, [1] * length, 3), computed)
+    chunk = prefill.next_chunk(chunk_size)
     name = f"the next chunk of at most {chunk_size}, with {computed} of {length} tokens computed"
     check_equal((chunk.start, chunk.stop), expected, name=name)
+    check_equal(prefill.computed, computed, name="tokens computed, after next_chunk: it only says what comes")
 
 
 @pytest.mark.parametrize("length", [1, 2, 7, 400])
 def test_task_2_a_whole_prompt_goes_in_at_once(lab, length):
-    request, model, done = prefill(lab, length, None)
-    check_equal(model.chunks, [(0, length)], name="the positions that the model was run on")
+    request = new_request(lab, prompt_of(length), 5)
+    prefill, done = prefilled(lab, request, None)
+    check_equal(prefill.model.chunks, [(0, length)], name="the positions that the model was run on")
     check_equal(done, [True], name="what try_prefill returned")
     check_equal(request.output, alone(prompt_of(length), 1), name="the first token")
 
@@ -160,31 +213,53 @@ def test_task_2_a_whole_prompt_goes_in_at_once(lab, length):
     ],
 )
 def test_task_2_a_prompt_goes_in_chunk_by_chunk(lab, length, chunk_size, expected):
-    request, model, done = prefill(lab, length, chunk_size)
-    check_equal(model.chunks, expected, name=f"the chunks of {length} tokens, at most {chunk_size} at once")
+    request = new_request(lab, prompt_of(length), 5)
+    prefill, done = prefilled(lab, request, chunk_size)
+    chunks = prefill.model.chunks
+    check_equal(chunks, expected, name=f"the chunks of {length} tokens, at most {chunk_size} at once")
     check_equal(done, [False] * (len(expected) - 1) + [True], name="what each call of try_prefill returned")
+    check_equal(prefill.computed, length, name="tokens computed, after the last chunk")
     check_equal(request.output, alone(prompt_of(length), 1), name="the first token")
+    check_equal(request.prompt_ids, prompt_of(length), name="the prompt, afterwards")
+
+
+@pytest.mark.parametrize("chunk_size", [2, 3, 4, None])
+def test_task_2_a_request_with_an_output_goes_on_behind_it(lab, chunk_size):
+    prompt = prompt_of(5)
+    expected = alone(prompt, 3)
+    request = new_request(lab, prompt, 9, output=expected[:2])
+    prefill, done = prefilled(lab, request, chunk_size)
+    size = chunk_size or 7
+    chunks = [(start, min(start + size, 7)) for start in range(0, 7, size)]
+    check_equal(prefill.model.chunks, chunks, name="the chunks, with 5 tokens of prompt and 2 of output")
+    check_equal(done, [False] * (len(chunks) - 1) + [True], name="what each call of try_prefill returned")
+    check_equal(request.output, expected, name="the output, with a third token")
 
 
 @pytest.mark.parametrize("chunk_size", [2, 3, None])
 def test_task_2_the_head_runs_once_on_one_row(lab, chunk_size):
-    _, model, _ = prefill(lab, 7, chunk_size)
-    check_equal(model.head_rows, [1], name="rows of each call of model.logits, for a prompt of 7")
+    prefill, _ = prefilled(lab, new_request(lab, prompt_of(7), 5), chunk_size)
+    check_equal(prefill.model.head_rows, [1], name="rows of each call of model.logits, for a prompt of 7")
 
 
 def test_task_2_an_unfinished_prompt_has_no_output(lab):
-    model, request = ReadingModel(lab), new_request(lab, prompt_of(7), 5)
+    request = new_request(lab, prompt_of(7), 5)
+    prefill = begun(lab, request)
     for stop in (3, 6):
-        check_equal(request.try_prefill(model, 3), False, name=f"try_prefill after {stop} of 7 tokens")
-        check_equal((request.computed, request.output), (stop, []), name="tokens computed, and the output")
-    check_equal(model.head_rows, [], name="calls of model.logits before the last chunk")
+        check_equal(prefill.try_prefill(3), False, name=f"try_prefill after {stop} of 7 tokens")
+        check_equal((prefill.computed, request.output), (stop, []), name="tokens computed, and the output")
+    check_equal(prefill.model.head_rows, [], name="calls of model.logits before the last chunk")
 
 
 @pytest.mark.parametrize("chunk_size", [3, None])
-def test_task_2_there_is_one_cache_a_layer_from_chunk_to_chunk(lab, chunk_size):
-    request, _, _ = prefill(lab, 7, chunk_size)
-    lengths = [cache.length for cache in request.caches]
-    check_equal(lengths, [7] * LAYERS, name="tokens in the cache of each layer")
+def test_task_2_there_is_one_cache_per_layer_from_chunk_to_chunk(lab, chunk_size):
+    prefill = begun(lab, new_request(lab, prompt_of(7), 5))
+    caches = list(prefill.caches)
+    while not prefill.try_prefill(chunk_size):
+        assert prefill.computed < 7, "all 7 tokens are computed; try_prefill should say so"
+    check_equal([cache.length for cache in caches], [7] * LAYERS, name="tokens in the cache of each layer")
+    same = all(a is b for a, b in zip(prefill.caches, caches, strict=True))
+    assert same, "these are other caches than those that the prefill began with"
 
 
 def test_task_2_the_first_token_is_sampled_from_the_last_row_by_the_request_itself(lab):
@@ -194,11 +269,24 @@ def test_task_2_the_first_token_is_sampled_from_the_last_row_by_the_request_itse
         rows.append((lab.numpy(logits), list(token_ids)))
         return 0
 
-    request, _, _ = prefill(lab, 7, 3, sample=sample)
+    request = new_request(lab, prompt_of(7), 5, sample=sample)
+    prefilled(lab, request, 3)
     check_equal(request.output, [0], name="the first token, which sample chooses")
     check_equal([ids for _, ids in rows], [prompt_of(7)], name="the ids given to sample")
     expected = scores_after(fingerprints(prompt_of(7))[-1])
     check(rows[0][0], expected, name="the logits of the first token", axes="V", framework="numpy")
+
+
+def test_task_2_a_sampler_that_fails_is_heard_and_leaves_the_prompt(lab):
+    error = KeyboardInterrupt()
+
+    def sample(logits, token_ids):
+        raise error
+
+    request = new_request(lab, prompt_of(4), 5, sample=sample)
+    through = lets_through(error, lambda: prefilled(lab, request, 3))
+    assert through, "the sampler was interrupted at the first token: try_prefill should let that through"
+    check_equal(request.token_ids, prompt_of(4), name="the tokens after the sampler was interrupted")
 
 
 def test_task_2_chunks_of_any_size_give_the_logits_of_the_whole_prompt(lab):
@@ -209,9 +297,9 @@ def test_task_2_chunks_of_any_size_give_the_logits_of_the_whole_prompt(lab):
         return 0
 
     for chunk_size in (None, 1, 4, 10, 11, 12):
-        request = new_request(lab, tuple(prompt), 5, sample=sample)
-        while not request.try_prefill(model, chunk_size):
-            assert request.computed < len(prompt), "the whole prompt is computed; try_prefill should say so"
+        prefill = lab.batch.Prefill(new_request(lab, tuple(prompt), 5, sample=sample), model)
+        while not prefill.try_prefill(chunk_size):
+            assert prefill.computed < len(prompt), "the whole prompt is computed; try_prefill should say so"
         check(
             rows[-1],
             rows[0].astype(np.float64),
@@ -227,22 +315,27 @@ def test_task_2_chunks_of_any_size_give_the_logits_of_the_whole_prompt(lab):
 
 
 def test_task_3_a_request_with_prompt_left_needs_another_step(lab):
-    model, request = ReadingModel(lab), new_request(lab, prompt_of(7), 5)
+    model = ReadingModel(lab)
+    prefill = lab.batch.Prefill(new_request(lab, prompt_of(7), 5), model)
     batch, slots = lab.static_batch.Batch(model, 2), [None, None]
     for stop in (3, 6):
-        still = lab.batch.advance(batch, slots, request, 3)
-        assert still is request, f"advance returned {still!r} with {stop} of 7 tokens computed"
+        still = lab.batch.prefill_step(batch, slots, prefill, 3)
+        assert still is prefill, (
+            f"prefill_step returned {still!r} with {stop} of 7 tokens computed, not the prefill"
+        )
         check_equal(model.chunks[-1], (stop - 3, stop), name="the chunk of this step")
         check_equal(slots, [None, None], name="the slots, while the prompt isn't done")
 
 
 @pytest.mark.parametrize("taken", [(), (0,), (1,), (0, 2)])
-def test_task_3_a_request_that_is_ready_takes_an_idle_slot(lab, taken):
+def test_task_3_a_request_takes_an_idle_slot_with_its_last_chunk(lab, taken):
     model = ReadingModel(lab)
     batch, slots, others = seated(lab, model, 3, taken)
     request = new_request(lab, prompt_of(4), 5)
-    check_equal(lab.batch.advance(batch, slots, request, None), None, name="what advance returned")
-    assert slots.count(request) == 1, "the request is ready and there is an idle slot: it should be in it"
+    check_equal(step_of(lab, batch, slots, request), None, name="what prefill_step returned")
+    assert slots.count(request) == 1, (
+        "the prompt is computed and there is an idle slot: the request should be in it"
+    )
     for slot, other in others.items():
         assert slots[slot] is other, f"slot {slot} was taken already, and now another request is in it"
     lab.batch.decode_slots(batch, slots)
@@ -254,10 +347,11 @@ def test_task_3_the_last_chunk_waits_while_all_slots_are_taken(lab, chunk_size, 
     model = ReadingModel(lab)
     batch, slots, others = seated(lab, model, 2, (0, 1))
     request = new_request(lab, prompt_of(4), 5)
+    prefill = lab.batch.Prefill(request, model)
     model.runs.clear()
     for _ in range(4):
-        still = lab.batch.advance(batch, slots, request, chunk_size)
-        assert still is request, f"advance returned {still!r}, but no slot was idle"
+        still = lab.batch.prefill_step(batch, slots, prefill, chunk_size)
+        assert still is prefill, f"prefill_step returned {still!r}, not the prefill, but no slot was idle"
         check_equal(slots, [others[0], others[1]], name="the slots, which were taken")
     check_equal(
         request.output, [], name="its output (a first token now, and the second would be long in coming)"
@@ -265,12 +359,35 @@ def test_task_3_the_last_chunk_waits_while_all_slots_are_taken(lab, chunk_size, 
     check_equal(model.chunks, ahead, name=f"what was computed ahead, of 4 tokens in chunks of {chunk_size}")
     batch.remove(1)
     slots[1] = None
-    check_equal(lab.batch.advance(batch, slots, request, chunk_size), None, name="advance, with slot 1 idle")
+    returned = lab.batch.prefill_step(batch, slots, prefill, chunk_size)
+    check_equal(returned, None, name="what prefill_step returned, with slot 1 idle")
     assert slots[1] is request, "slot 1 became idle: the request that waits should take it"
     lab.batch.decode_slots(batch, slots)
     check_equal(
         request.output, alone(prompt_of(4), 2), name="its output, in the step in which it takes a slot"
     )
+
+
+@pytest.mark.parametrize("chunk_size", [3, 4, 5])
+def test_task_3_the_last_chunk_of_a_request_with_an_output_waits_too(lab, chunk_size):
+    model = ReadingModel(lab)
+    batch, slots, _ = seated(lab, model, 1, (0,))
+    expected = alone(prompt_of(4), 4)
+    request = new_request(lab, prompt_of(4), 9, output=expected[:1])
+    prefill = lab.batch.Prefill(request, model)
+    model.runs.clear()
+    for _ in range(3):
+        still = lab.batch.prefill_step(batch, slots, prefill, chunk_size)
+        assert still is prefill, f"prefill_step returned {still!r}, not the prefill, but no slot was idle"
+    ahead = [] if chunk_size == 5 else [(0, chunk_size)]
+    check_equal(model.chunks, ahead, name="what was computed ahead, of 4 tokens of prompt and 1 of output")
+    batch.remove(0)
+    slots[0] = None
+    lab.batch.prefill_step(batch, slots, prefill, chunk_size)
+    assert slots == [request], "slot 0 became idle: the request that waits should take it"
+    lab.batch.decode_slots(batch, slots)
+    lab.batch.decode_slots(batch, slots)
+    check_equal(request.output, expected, name="its output, after two decodes")
 
 
 @pytest.mark.parametrize("ending", ["end token", "max_tokens", "positions"])
@@ -282,22 +399,27 @@ def test_task_3_a_request_that_finishes_with_its_first_token_never_takes_a_slot(
     length = LIMIT - 1 if ending == "positions" else 5
     end_ids = alone(prompt_of(length), 1) if ending == "end token" else ()
     request = new_request(lab, prompt_of(length), 1 if ending == "max_tokens" else 9, end_ids)
-    returned = lab.batch.advance(batch, slots, request, None)
-    check_equal(returned, None, name="advance, for a request whose first token is its last")
+    prefill = lab.batch.Prefill(request, model)
+    returned = lab.batch.prefill_step(batch, slots, prefill, None)
+    check_equal(returned, None, name="prefill_step, for a request whose first token is its last")
     check_equal(slots, before, name="the slots")
     check_equal(request.output, alone(prompt_of(length), 1), name="its output")
-    check_equal(request.caches, [], name="the caches of a request that has finished")
+    check_equal(prefill.caches, [], name="the caches of a prefill whose request has finished")
 
 
-def test_task_3_whoever_leaves_leaves_no_caches_behind(lab):
+def test_task_3_a_request_that_leaves_its_slot_leaves_no_caches_behind(lab):
     model = ReadingModel(lab)
-    batch, slots, others = seated(lab, model, 2, (0,), max_tokens=2)
-    check_equal(others[0].caches, [], name="the caches that a request in a slot keeps for itself")
+    batch, slots, _ = seated(lab, model, 2, (0,))
+    prefill = lab.batch.Prefill(new_request(lab, prompt_of(4), 2), model)
+    lab.batch.prefill_step(batch, slots, prefill, None)
+    check_equal(prefill.caches, [], name="the caches that a prefill keeps when its request has taken a slot")
+    both = 2 * LAYERS
+    check_equal(model.caches_alive(both), both, name="caches that exist, with 2 requests in slots")
     lab.batch.decode_slots(batch, slots)
     held = [[slot for slot, cache in enumerate(layer.slots) if cache is not None] for layer in batch.caches]
-    check_equal(
-        held, [[]] * LAYERS, name="slots whose caches are still in the batch, after their request left"
-    )
+    name = "slots that hold caches in each layer of the batch, when the request in slot 1 has finished"
+    check_equal(held, [[0]] * LAYERS, name=name)
+    check_equal(model.caches_alive(LAYERS), LAYERS, name="caches that exist, with 1 request in a slot")
 
 
 @pytest.mark.parametrize("taken", [(0,), (1,), (0, 2), (1, 2, 3), (0, 1, 2, 3)])
@@ -315,15 +437,15 @@ def test_task_3_every_request_gets_its_own_token(lab, taken):
     check_equal(model.head_rows, [len(taken)] * 3, name="rows of each call of model.logits")
 
 
-def test_task_3_whoever_finishes_leaves_and_the_others_stay(lab):
+def test_task_3_a_request_that_finishes_leaves_and_the_others_stay(lab):
     model = ReadingModel(lab)
     batch, slots, others = seated(lab, model, 4, (0, 1, 3), max_tokens=9)
     others[1].max_tokens = 2
-    others[3].end_ids = alone(others[3].prompt_ids, 2)[1:]
+    others[3].end_ids = frozenset(alone(others[3].prompt_ids, 2)[1:])
     lab.batch.decode_slots(batch, slots)
     check_equal(slots, [others[0], None, None, None], name="the slots after two have finished")
     newcomer = new_request(lab, prompt_of(6, seed=77), 9)
-    check_equal(lab.batch.advance(batch, slots, newcomer, None), None, name="advance, with three idle slots")
+    check_equal(step_of(lab, batch, slots, newcomer), None, name="prefill_step, with three idle slots")
     lab.batch.decode_slots(batch, slots)
     for request, count in ((others[0], 3), (others[1], 2), (others[3], 2), (newcomer, 2)):
         check_equal(request.output, alone(request.prompt_ids, count), name="the outputs, a step later")
@@ -339,8 +461,9 @@ def test_task_3_a_request_leaves_with_the_last_position(lab):
 def test_task_3_end_tokens_belong_to_one_request(lab):
     model = ReadingModel(lab)
     batch, slots, others = seated(lab, model, 2, (0, 1))
-    others[0].end_ids = alone(others[1].prompt_ids, 2)[1:]
-    assert others[0].end_ids[0] not in alone(others[0].prompt_ids, 2), "this test needs two different tokens"
+    others[0].end_ids = frozenset(alone(others[1].prompt_ids, 2)[1:])
+    own = alone(others[0].prompt_ids, 2)
+    assert others[0].end_ids.isdisjoint(own), "this test needs two different tokens"
     lab.batch.decode_slots(batch, slots)
     check_equal(slots, [others[0], others[1]], name="the slots: neither produced an end token of its own")
 
@@ -383,24 +506,25 @@ def many(lab: Any) -> list[Any]:
 @pytest.mark.parametrize("max_slots", [1, 2, 5, 12])
 def test_task_4_every_request_gets_what_it_gets_alone_in_the_order_given(lab, max_slots, chunk_size):
     requests, model = many(lab), ReadingModel(lab)
-    outputs = generate(lab, model, requests, max_slots, chunk_size)
+    given = list(requests)
+    outputs = generate(lab, model, given, max_slots, chunk_size)
+    check_equal(given == requests, True, name="whether the caller's list of requests is as it was")
     expected = [alone(request.prompt_ids, request.max_tokens) for request in requests]
-    check_equal(len(outputs), len(expected), name="outputs, for 9 requests")
-    for number, (output, wanted) in enumerate(zip(outputs, expected, strict=True)):
-        early = len(output) < len(wanted) and output == wanted[: len(output)]
-        assert not early, (
-            f"request {number} of 9 got {len(output)} of its {len(wanted)} tokens: the loop ended while it was "
-            "waiting, being prefilled or in a slot"
+    for number, (request, wanted) in enumerate(zip(requests, expected, strict=True)):
+        got = request.output
+        assert got == wanted or got != wanted[: len(got)], (
+            f"request {number} of 9 got {len(got)} of its {len(wanted)} tokens: the loop ended too early, or the "
+            "request was lost on its way from the queue to a slot"
         )
         name = f"the output of request {number}, with {max_slots} slots and chunks of {chunk_size}"
-        check_equal(output, wanted, name=name)
-    check_equal([request.output for request in requests], expected, name="the outputs that the requests hold")
+        check_equal(got, wanted, name=name)
+    check_equal(outputs, expected, name="what was returned, the outputs in the order of the requests")
 
 
 def test_task_4_requests_come_in_in_the_order_given(lab):
-    requests = [new_request(lab, prompt_of(9 - i), 3) for i in range(6)]
-    watch = Watch(requests)
-    generate(lab, ReadingModel(lab), requests, 2, 4, observe=watch)
+    requests, model = [new_request(lab, prompt_of(9 - i), 3) for i in range(6)], ReadingModel(lab)
+    watch = Watch(model, requests)
+    generate(lab, model, requests, 2, 4, observe=watch)
     check_equal(
         [requests.index(request) for request in watch.ever_seated],
         list(range(6)),
@@ -410,43 +534,55 @@ def test_task_4_requests_come_in_in_the_order_given(lab):
 
 def test_task_4_one_prompt_is_computed_ahead_up_to_its_last_chunk(lab):
     requests, ahead = [new_request(lab, prompt_of(n), count) for n, count in ((2, 6), (9, 3), (3, 2))], []
-    watch = Watch(requests)
+    model = ReadingModel(lab)
+    watch = Watch(model, requests)
 
-    def observe(slots: Any, prefilling: Any) -> None:
-        watch(slots, prefilling)
-        ahead.append((requests[1].computed, requests[2].computed))
+    def observe(slots: Any, prefill: Any) -> None:
+        watch(slots, prefill)
+        ahead.append((watch.computed[requests[1]], watch.computed[requests[2]]))
 
-    generate(lab, ReadingModel(lab), requests, 1, 4, observe=observe)
+    generate(lab, model, requests, 1, 4, observe=observe)
     expected = [(0, 0), (4, 0), (8, 0), (8, 0), (8, 0), (9, 0), (9, 0), (9, 3)]
     check_equal(ahead, expected, name="prompt tokens of the 2nd and 3rd request, step by step, with one slot")
 
 
 def test_task_4_a_request_is_decoded_in_the_step_in_which_it_takes_its_slot(lab):
     request, lengths = new_request(lab, prompt_of(3), 4), []
-    generate(
-        lab,
-        ReadingModel(lab),
-        [request],
-        2,
-        4,
-        observe=lambda slots, prefilling: lengths.append(len(request.output)),
-    )
+
+    def observe(slots: Any, prefill: Any) -> None:
+        lengths.append(request.num_generated)
+
+    generate(lab, ReadingModel(lab), [request], 2, 4, observe=observe)
     check_equal(lengths, [2, 3, 4], name="tokens of a single request after each step")
 
 
 def test_task_4_the_observer_sees_every_step(lab):
     requests = [new_request(lab, prompt_of(n), count) for n, count in ((6, 3), (4, 1), (2, 3))]
     names = {None: None, **dict(zip(requests, "abc", strict=True))}
-    watch = Watch(requests)
-    generate(lab, ReadingModel(lab), requests, 1, 4, observe=watch)
+    model = ReadingModel(lab)
+    watch = Watch(model, requests)
+    generate(lab, model, requests, 1, 4, observe=watch)
     seen = [([names[request] for request in slots], names[turn]) for slots, turn in watch.steps]
     expected = [([None], "a"), (["a"], "a"), (["a"], "b"), ([None], "b"), (["c"], "c"), (["c"], None)]
     check_equal(seen, expected, name="the slots and the prefill that each step was observed with")
 
 
+def test_task_4_the_observer_gets_a_list_of_its_own(lab):
+    requests, model, seen = many(lab), ReadingModel(lab), []
+
+    def observe(slots: Any, prefill: Any) -> None:
+        seen.append(slots)
+        slots[:] = [None] * len(slots)
+
+    outputs = generate(lab, model, requests, 3, 4, observe=observe)
+    expected = [alone(request.prompt_ids, request.max_tokens) for request in requests]
+    check_equal(outputs, expected, name="the outputs, with an observer that empties the list it is given")
+    check_equal(len(set(map(id, seen))), len(seen), name="different lists, one per step")
+
+
 def test_task_4_the_slots_and_chunks_are_5_and_128_unless_told(lab):
     requests, model = many(lab), ReadingModel(lab, max_positions=300)
-    requests[1].prompt_ids = prompt_of(129)
+    requests[1] = new_request(lab, prompt_of(129), 2)
     lab.batch.batch_generate(model, requests)
     check_equal(max(stop - start for start, stop in model.chunks), 128, name="the longest chunk")
     assert all(slot < 5 for busy in model.decodes for slot in busy), "more than 5 slots"
@@ -468,6 +604,19 @@ def test_task_4_slots_and_chunks_below_1_are_refused(lab, max_slots, chunk_size)
         name=f"{max_slots} slots and chunks of {chunk_size}",
     )
     check_equal(model.runs, [], name="runs of the model before the refusal")
+    check_equal([request.num_generated for request in requests], [0] * 9, name="tokens generated")
+
+
+def test_task_4_a_request_given_twice_is_refused(lab):
+    model = ReadingModel(lab, max_positions=12)
+    twice, long = new_request(lab, prompt_of(3), 4), new_request(lab, prompt_of(20), 4)
+    name = "the same request given twice"
+    check_raises(ValueError, lambda: generate(lab, model, [twice, long, twice], 2, 4), name=name)
+    check_equal((model.runs, twice.output), ([], []), name="runs of the model, and the output")
+    check_equal(long.error, None, name="the error of another request, which can't run")
+    equal = [new_request(lab, prompt_of(3), 4) for _ in range(2)]
+    outputs = generate(lab, model, equal, 2, 4)
+    check_equal(outputs, [alone(prompt_of(3), 4)] * 2, name="the outputs of two requests with equal tokens")
 
 
 @pytest.mark.parametrize("place", [0, 2, 4], ids=["first", "in the middle", "last"])
@@ -476,13 +625,14 @@ def test_task_4_a_request_that_can_never_run_is_refused_and_the_others_go_on(lab
     model = ReadingModel(lab, max_positions=12)
     requests = [new_request(lab, prompt_of(n), 4) for n in (5, 11, 1, 3)]
     requests.insert(place, new_request(lab, prompt_of(length), 4))
+    for request in requests:
+        request.error = "an error of another model, from before"
     outputs = generate(lab, model, requests, 2, 4)
     expected = [alone(r.prompt_ids, 4, max_positions=12) for r in requests]
     expected[place] = []
     check_equal(outputs, expected, name="the outputs, [] for the request that was refused")
-    assert isinstance(requests[place].error, str), (
-        f"a prompt of {length} on 12 positions: its error is not set"
-    )
+    reason = requests[place].refusal(12)
+    check_equal(requests[place].error, reason, name=f"the error of a prompt of {length} on 12 positions")
     errors = [request.error for i, request in enumerate(requests) if i != place]
     check_equal(errors, [None] * 4, name="the errors of the others")
     check_equal(sum(stop - start for start, stop in model.chunks), 20, name="prompt tokens computed")
@@ -490,11 +640,10 @@ def test_task_4_a_request_that_can_never_run_is_refused_and_the_others_go_on(lab
 
 def test_task_4_refused_before_anything_runs(lab):
     model = ReadingModel(lab, max_positions=12)
-    requests = [new_request(lab, prompt_of(n), 4) for n in (3, 40)]
-    errors = []
-    lab.batch.batch_generate(model, requests, observe=lambda *step: errors.append(requests[1].error))
+    requests, errors = [new_request(lab, prompt_of(n), 4) for n in (3, 40)], []
+    generate(lab, model, requests, observe=lambda *_: errors.append(requests[1].error))
     assert errors[0] is not None, (
-        "a request that can't run should know after the first step: refuse on arrival"
+        "after the first step, a request that can't run has no error yet: refuse it before any request runs"
     )
 
 
@@ -533,9 +682,10 @@ def test_task_4_limits_end_tokens_and_samplers_belong_to_one_request(lab):
 def test_task_4_a_request_that_ends_with_its_first_token_never_takes_a_slot(lab):
     requests = many(lab)
     for i in (0, 5, 8):
-        requests[i].end_ids = alone(requests[i].prompt_ids, 1)
-    watch = Watch(requests)
-    outputs = generate(lab, ReadingModel(lab), requests, 2, 4, observe=watch)
+        requests[i].end_ids = frozenset(alone(requests[i].prompt_ids, 1))
+    model = ReadingModel(lab)
+    watch = Watch(model, requests)
+    outputs = generate(lab, model, requests, 2, 4, observe=watch)
     check_equal([len(output) for output in outputs], [1, 2, 20, 1, 5, 1, 13, 0, 1], name="tokens produced")
     seated_ones = [requests.index(request) for request in watch.ever_seated]
     check_equal(sorted(seated_ones), [1, 2, 4, 6], name="the requests that were ever in a slot")
@@ -543,7 +693,8 @@ def test_task_4_a_request_that_ends_with_its_first_token_never_takes_a_slot(lab)
 
 def test_task_4_all_may_end_with_their_first_token(lab):
     requests = [new_request(lab, prompt_of(n), 1) for n in (5, 1, 3)]
-    watch, model = Watch(requests), ReadingModel(lab)
+    model = ReadingModel(lab)
+    watch = Watch(model, requests)
     outputs = generate(lab, model, requests, 2, 4, observe=watch)
     check_equal([len(output) for output in outputs], [1, 1, 1], name="tokens produced")
     check_equal((watch.ever_seated, model.decodes), ([], []), name="requests in a slot, and decodes")
@@ -593,7 +744,7 @@ def test_task_4_no_decode_waits_for_more_than_one_chunk(lab, chunk_size):
     check_equal(longest, chunk_size or max(LENGTHS), name="the longest chunk")
 
 
-def test_task_4_whoever_finishes_makes_room_at_once(lab):
+def test_task_4_a_request_that_finishes_makes_room_at_once(lab):
     requests = [new_request(lab, prompt_of(3, seed=i), 4 if i else 20) for i in range(6)]
     model = ReadingModel(lab)
     generate(lab, model, requests, 2, 4)
@@ -611,8 +762,82 @@ def test_task_4_the_head_runs_only_on_rows_that_are_sampled(lab):
     )
 
 
+@pytest.mark.parametrize("chunk_size", [1, 4, None])
+@pytest.mark.parametrize("max_slots", [1, 2, 5])
+def test_task_4_requests_that_have_an_output_go_on_behind_it(lab, max_slots, chunk_size):
+    wanted = [(5, 0, 4), (4, 3, 6), (8, 1, 2), (1, 6, 7), (3, 2, 2), (6, 5, 9)]
+    expected = [alone(prompt_of(length, seed=i), count) for i, (length, _, count) in enumerate(wanted)]
+    requests = [
+        new_request(lab, prompt_of(length, seed=i), count, output=expected[i][:had])
+        for i, (length, had, count) in enumerate(wanted)
+    ]
+    model = ReadingModel(lab)
+    outputs = generate(lab, model, requests, max_slots, chunk_size)
+    name = "the outputs, old tokens and new, of requests that had (0, 3, 1, 6, 2, 5) of (4, 6, 2, 7, 2, 9)"
+    check_equal(outputs, expected, name=name)
+    computed = sum(stop - start for start, stop in model.chunks)
+    name = "tokens prefilled: prompts and outputs, but not of the one that was finished"
+    check_equal(computed, sum(length + had for length, had, count in wanted if had < count), name=name)
+
+
+@pytest.mark.parametrize("chunk_size", [2, None])
+def test_task_4_no_cache_is_left_behind(lab, chunk_size):
+    # The same is checked after each step, by the observer of `generate`.
+    requests, model = many(lab), ReadingModel(lab)
+    outputs = generate(lab, model, requests, 3, chunk_size)
+    name = "caches that still exist when all requests have finished: does something hold them?"
+    check_equal(model.caches_alive(), 0, name=name)
+    outputs[0].append(7)
+    expected = alone(requests[0].prompt_ids, requests[0].max_tokens)
+    check_equal(requests[0].output, expected, name="an output, after the caller has changed the list it got")
+
+
+class Broken(Exception):
+    """What a test raises."""
+
+
+@pytest.mark.parametrize("error", [Broken, KeyboardInterrupt], ids=["error", "Ctrl-C"])
+@pytest.mark.parametrize("after", [0, 1, 5, 11])
+@pytest.mark.parametrize("where", ["sampler", "observer", "model"])
+def test_task_4_after_an_error_no_cache_is_left_and_the_requests_can_go_on(lab, where, after, error):
+    requests, model, raised, calls = many(lab), ReadingModel(lab), error("on purpose"), []
+
+    def fail_at(place: str) -> None:
+        calls.append(place)
+        if calls.count(place) == after + 1 and place == where:
+            raise raised
+
+    def sample(logits: Any, token_ids: Any) -> int:
+        fail_at("sampler")
+        return int(np.argmax(lab.numpy(logits)))
+
+    def hidden(*arguments: Any) -> Any:
+        fail_at("model")
+        return model.hidden(*arguments)
+
+    for request in requests:
+        request.sample = sample
+    fragile = SimpleNamespace(
+        config=model.config, embedding=model.embedding, hidden=hidden, logits=model.logits
+    )
+    through = lets_through(
+        raised, lambda: generate(lab, fragile, requests, 3, 4, observe=lambda *_: fail_at("observer"))
+    )
+    assert through, f"a {error.__name__} raised in the {where} should come out of batch_generate"
+    name = f"caches that still exist after a {error.__name__} in the {where}"
+    check_equal(model.caches_alive(), 0, name=name)
+    expected = [alone(request.prompt_ids, request.max_tokens) for request in requests]
+    got = [request.output for request in requests]
+    begun_well = [wanted[: len(output)] for output, wanted in zip(got, expected, strict=True)]
+    check_equal(got, begun_well, name="the outputs after the error, against their beginnings without one")
+    check_equal(generate(lab, model, requests, 3, 4), expected, name="the outputs of a second call")
+
+
 STOPS = st.lists(st.integers(0, 28), max_size=6)
-REQUESTS = st.lists(st.tuples(st.integers(0, 14), st.integers(0, 9), STOPS), max_size=8)
+# The length of the prompt, how many tokens at most, end ids, and how many tokens it has before it begins.
+REQUESTS = st.lists(
+    st.tuples(st.integers(0, 14), st.integers(0, 9), STOPS, st.sampled_from((0, 0, 0, 1, 4))), max_size=8
+)
 
 
 @settings(max_examples=60, deadline=None, derandomize=True, database=None, report_multiple_bugs=False)
@@ -620,21 +845,22 @@ REQUESTS = st.lists(st.tuples(st.integers(0, 14), st.integers(0, 9), STOPS), max
 def test_task_4_in_any_order_of_coming_and_going_each_is_as_if_alone(wanted, max_slots, chunk_size):
     lab, limit = door.active(), 13
     model = ReadingModel(lab, max_positions=limit)
-    requests = [
-        new_request(lab, prompt_of(length, seed=i), count, ends)
-        for i, (length, count, ends) in enumerate(wanted)
-    ]
+    requests, expected, due = [], [], []
+    for i, (length, count, ends, had) in enumerate(wanted):
+        prompt, fits = prompt_of(length, seed=i), 0 < length < limit
+        expected.append(alone(prompt, count, ends, limit) if fits else [])
+        requests.append(new_request(lab, prompt, count, ends, output=expected[-1][:had]))
+        due.append(length + min(had, len(expected[-1])) if len(expected[-1]) > had else 0)
     outputs = generate(lab, model, requests, max_slots, chunk_size)
-    for request, output in zip(requests, outputs, strict=True):
-        length = len(request.prompt_ids)
-        name = f"the output of the request with a prompt of {length} on {limit} positions"
+    for request, output, right in zip(requests, outputs, expected, strict=True):
+        length = request.prompt_len
         fits = 0 < length < limit
         check_equal(request.error is None, fits, name=f"whether a prompt of {length} is accepted")
-        expected = alone(request.prompt_ids, request.max_tokens, request.end_ids, limit) if fits else []
-        check_equal(output, expected, name=name)
+        name = f"the output of the request with a prompt of {length} on {limit} positions"
+        check_equal(output, right, name=name)
     tokens = sum(stop - start for start, stop in model.chunks)
-    run = [r for r in requests if r.error is None and r.max_tokens > 0]
-    check_equal(tokens, sum(len(r.prompt_ids) for r in run), name="prompt tokens computed, each once")
+    check_equal(tokens, sum(due), name="tokens prefilled, each once, of requests that could go on")
+    check_equal(model.caches_alive(), 0, name="caches that still exist when all have finished")
 
 
 @pytest.mark.parametrize(("max_slots", "chunk_size"), [(1, 4), (3, 4), (5, None)])
@@ -658,7 +884,7 @@ def test_task_4_a_real_transformer_gives_the_tokens_of_day_1(lab, max_slots, chu
         hidden=hidden,
         logits=model.logits,
     )
-    outputs = generate(lab, watched, requests, max_slots, chunk_size)
+    outputs = generate(lab, watched, requests, max_slots, chunk_size, observe=lambda *_: None)
     assert all(np.isfinite(states).all() for states in rows), (
         "NaN or infinity came out of the model: an idle slot?"
     )

@@ -15,10 +15,10 @@ SIX = ("query", "keys", "values", "meta", "scale", "causal")
 
 
 def six_arguments(arguments: tuple[Any, ...], named: Mapping[str, Any]) -> None:
-    """Fail a test unless a stand-in for attention was given its six arguments by place."""
+    """Fail a test unless a stand-in for attention was given its six arguments positionally."""
     __tracebackhide__ = True
     assert not named, (
-        f"`attention` was given {', '.join(named)} by name: pass all six by place, other ways to attend may call "
+        f"`attention` was given {', '.join(named)} by name: pass all six positionally, other ways to attend may call "
         "them otherwise"
     )
     assert len(arguments) == len(SIX), (

@@ -76,12 +76,14 @@ class Listening:
         self.lab, self.answer, self.pool = lab, answer, pool
         self.calls: list[tuple[Any, ...]] = []
         self.written: list[int] = []  # the layers of the pool that had new keys when this was called
+        self.given: list[int] = []  # the layers whose keys are like those that it was given
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         six_arguments(arguments, named)
         arrays = [self.lab.numpy(x) for x in arguments[:3]]
         pool = self.lab.numpy(self.pool.keys)
         self.written = [layer for layer in range(len(pool)) if not np.isnan(pool[layer]).all()]
+        self.given = [n for n in range(len(pool)) if np.array_equal(pool[n], arrays[1], equal_nan=True)]
         self.calls.append((*arrays, *arguments[3:]))
         return self.lab.array(self.answer), self.lab.array(self.answer[:, :, 0])
 
@@ -96,12 +98,14 @@ class Listening:
         query, keys, values, *rest = self.calls[0]
         check(query, step.query, name="the queries given to `attention`", axes="T H D", framework="numpy")
         wanted = written_alone(step, layer)
-        cause = "the new tokens are not in their places when `attention` is called: write first"
-        if self.written:
-            cause = (
-                f"new tokens are in layer {', '.join(map(str, self.written))} when `attention` is called for layer "
-                f"{layer}"
-            )
+        if not self.written:
+            cause = "the pool has no new tokens yet when `attention` is called: write first"
+        elif layer not in self.written:
+            cause = f"the new tokens were written to layer {self.written[0]}, and not to layer {layer}"
+        elif layer not in self.given:
+            cause = f"`attention` was given the pages of another layer, not those of layer {layer}"
+        else:
+            cause = "new tokens are in other places than `slot_mapping` says"
         for n, (name, found) in enumerate((("keys", keys), ("values", values))):
             check(
                 found,

@@ -1,57 +1,39 @@
-"""Slots, pages and requests as Day 3.6's tests put them together, a dry run without a model, and an onlooker."""
+"""Seats and requests as Day 3.6's tests put them together, a dry run without a model, and an engine under watch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from types import SimpleNamespace
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from week_1 import numpy_model
-from week_2.continuous import new_request, prompt_of
-from week_2.reading_model import LAYERS, alone
+from week_2.continuous import prompt_of
+from week_2.reading_model import alone
 
-from .bankers import all_can_end, held_by, lens_of, line_of, plan_for
-from .batch_model import RaggedModel
-from .bounded_states import bounded_state, names_in, why_empty
-from .pages import pages_needed, spoil
+from coursekit.check import check_equal
 
-FIGURE = SimpleNamespace(num_layers=LAYERS, num_kv_heads=1, head_dim=2)
-
-
-class MixedModel(RaggedModel):
-    """The model whose attention reads pages token by token, behind Day 3.5's caches; it refuses to run for ever."""
-
-    most_runs = 400
-
-    def hidden(self, tokens: Any, positions: Any, caches: Any = None) -> Any:
-        assert len(self.runs) < self.most_runs, (
-            f"{self.most_runs} runs of the model, and there is no end to it"
-        )
-        return super().hidden(tokens, positions, caches)
-
-    def _accept(self, caches: Any) -> None:
-        """A ragged cache for each layer, all of the same state and with the same metadata."""
-        assert caches is not None, "the model was run without the caches"
-        assert len(caches) == LAYERS, f"{len(caches)} caches were given for {LAYERS} layers"
-        kind = self.lab.ragged.forward.RaggedCache
-        for layer, cache in enumerate(caches):
-            assert isinstance(cache, kind), f"layer {layer} got a {type(cache).__name__}, not a RaggedCache"
-            assert cache.layer == layer, f"the cache given to layer {layer} looks at layer {cache.layer}"
-            assert cache.meta is caches[0].meta, (
-                "each layer got metadata of its own: they are built once a step"
-            )
+from .batch_model import RaggedModel, storage_for
+from .pages import allocator_of, check_all_free, pages_needed, spoil
+from .planned_steps import check_all_can_end, check_plan, line_of, planned, situation
 
 
-def state_of(
-    lab: Any, model: Any = None, *, slots: int = 3, pages: int = 40, P: int = 3, limit: int = 64
+def new_request(
+    lab: Any,
+    prompt: Sequence[int],
+    max_tokens: int,
+    end_ids: Collection[int] = (),
+    output: Sequence[int] = (),
+    **options: Any,
 ) -> Any:
-    """Idle slots over so many free pages, all full of NaN; any slot may hold all of them. No endless loops."""
-    config = FIGURE if model is None else model.config
-    pool = lab.paged.pool.KvPool(config, pages + 1, P, device=lab.device)
-    spoil(pool)
-    attention = {} if not hasattr(model, "read") else {"attention": model.read}
-    decode_state = lab.ragged.decode_state.DecodeState(pool, slots, pages, **attention)
-    return bounded_state(lab, decode_state, limit)
+    """A request that has generated `output` already."""
+    request = lab.request.Request(prompt, max_tokens, end_ids, **options)
+    request.token_ids.extend(output)
+    return request
+
+
+def state_of(lab: Any, *, seats: int = 3, pages: int = 40, P: int = 3, limit: int = 64) -> Any:
+    """Idle seats over some free pages; any seat may hold all of them."""
+    decode_state = lab.ragged.decode_state.DecodeState(allocator_of(lab, pages + 1), P, seats, pages)
+    return lab.ragged.sampling_state.SamplingState(decode_state, limit)
 
 
 def seat(
@@ -59,98 +41,208 @@ def seat(
     state: Any,
     prompt: Sequence[int],
     max_tokens: int,
-    issued: int = 0,
+    computed: int = 0,
     output: Sequence[int] = (),
     **options: Any,
 ) -> Any:
-    """Push a request, and put it in the middle of its way by hand: so many tokens are issued, so many generated."""
-    request = new_request(lab, prompt, max_tokens, **options)
-    slot = state.push(request)
-    request.output.extend(output)
-    state.tokens[slot].extend(output)
-    lens = [issued * (n == slot) for n in range(len(state.requests))]
-    state.pages.allocate(lens)
-    state.pages.advance(lens)
-    state.position[slot] = issued
+    """A request in the middle of its way, put into the first idle seat by hand: some tokens are computed."""
+    request, number = new_request(lab, prompt, max_tokens, output=output, **options), state.idle[0]
+    sequence = state.decode_state.sequences[number]
+    state.seats[number] = lab.paged.running.Running(request, sequence, state.pushed)
+    state.pushed += 1
+    state.decode_state.allocate([computed * (n == number) for n in range(len(state.seats))])
+    sequence.advance(computed)
     return request
 
 
+def leave(state: Any, number: int) -> None:
+    """Make a seat idle by hand."""
+    state.decode_state.release([n == number for n in range(len(state.seats))])
+    state.seats[number] = None
+
+
+def names_in(state: Any) -> list[str]:
+    """The request of each seat, by the length of its prompt."""
+    return ["idle" if each is None else f"prompt of {each.request.prompt_len} tokens" for each in state.seats]
+
+
 def books(state: Any) -> dict[str, Any]:
-    """All that the two states know: two of these are equal where nothing has changed."""
+    """All that the two states of some seats know: two of these are equal where nothing has changed."""
+    decode_state = state.decode_state
     return {
-        "who is in the slots": names_in(state),
-        "the tokens": [list(tokens) for tokens in state.tokens],
-        "the positions": list(state.position),
-        "the lengths of the prompts": list(state.input_lens),
-        "who has come so far": state.pushed,
-        "the order of those in line": list(state.line),
-        "the pages of the slots": state.pages.page_indices.tolist(),
-        "the tokens in the pages": state.pages.lengths.tolist(),
-        "the free pages": list(state.pages.available_page_indices),
+        "the requests in the seats": names_in(state),
+        "their tokens": [None if each is None else list(each.request.token_ids) for each in state.seats],
+        "the seats in order of arrival": [number for number, _ in state.line],
+        "how many tokens of each seat are computed": [each.length for each in decode_state.sequences],
+        "the pages of each seat": [list(each.pages) for each in decode_state.sequences],
+        "the table": decode_state.page_indices.tolist(),
+        "the free pages": sorted(decode_state.allocator.free_pages),
     }
 
 
 def check_idle(state: Any, *, when: str) -> None:
-    """No slot has a request, and all pages are free."""
+    """No seat has a request, and all pages are free."""
     __tracebackhide__ = True
-    left = [slot for slot, request in enumerate(state.requests) if request is not None]
-    assert not left, f"{when}, slots {left} still have a request"
-    free = sorted(state.pages.available_page_indices)
-    expected = list(range(1, state.pages.num_pages))
-    assert free == expected, f"{when}, pages {sorted(set(expected) - set(free))} were not given back"
-    state.pages.check()
+    left = [number for number, running in enumerate(state.seats) if running is not None]
+    assert not left, f"{when}, seats {left} still have a request"
+    check_all_free(state.decode_state.allocator, when=when)
+    state.decode_state.check()
 
 
-def check_step(state: Any, lens: Sequence[int], capacity: int, when: str) -> None:
-    """What a step may issue, before it does: the oracle deals it out token by token."""
+def lens_in(state: Any, budget: int) -> list[int]:
+    """What `issue_lens` says, which must be what the oracle says, and must change nothing."""
     __tracebackhide__ = True
-    plan = plan_for(state, capacity)
-    line = plan.line
-    due = {seat.slot: seat.due for seat in line}
-    who = [
-        f"slot {each.slot} ({each.due} due{', decodes' * each.decodes}; {each.position} issued; holds {each.held} "
-        f"pages, at most {each.most})"
-        for each in line
-    ]
-    told = (
-        f"{when}: in order of arrival {', '.join(who) or 'nobody'}; room for {capacity}, "
-        f"{len(state.pages.available_page_indices)} pages of {state.pages.page_size} free"
-    )
-    assert sum(lens) <= capacity, f"{told}: {list(lens)} is more than there is room for"
-    assert any(lens) or not any(due.values()), f"{told}: nobody issues anything, so nothing will ever change"
-    wanted = lens_of(plan, len(state.requests))
-    assert list(lens) == wanted, f"{told}: slots should issue {wanted}, not {list(lens)}"
-    full = min(capacity, sum(due.values()))
-    assert plan.short_of_pages or sum(lens) == full, f"{told}: {sum(lens)} tokens, and {full} would fit"
-
-
-def check_nobody_stranded(state: Any, when: str) -> None:
-    """Whatever is held now: if each runs to its end, the first in line first, each finds the pages that it needs."""
-    __tracebackhide__ = True
-    line, free = line_of(state), len(state.pages.available_page_indices)
-    held, most = [each.held for each in line], [each.most for each in line]
-    assert all_can_end(free, held, most), (
-        f"{when}: {free} pages free, those in line hold {held} and may need {most}: not all of them can end"
-    )
-
-
-def dry_step(state: Any, capacity: int, choose: Callable[[Sequence[int]], int], when: str) -> list[int]:
-    """Plan a step and do by hand what a model would bring: who has no token due after it gets one."""
-    __tracebackhide__ = True
-    lens = state.issue_lens(capacity)
-    check_step(state, lens, capacity, when)
-    state.pages.allocate(lens)
-    state.pages.advance(lens)
-    state.pages.check()
-    check_nobody_stranded(state, f"after {when}")
-    for slot, count in enumerate(lens):
-        state.position[slot] += count
-        request = state.requests[slot]
-        if count and state.position[slot] == len(state.tokens[slot]):
-            token = choose(state.tokens[slot])
-            request.output.append(token)
-            state.tokens[slot].append(token)
+    before = books(state)
+    lens = state.issue_lens(budget)
+    check_equal(lens, planned(state, budget), name=f"what the seats bring with {situation(state, budget)}")
+    check_plan(state, lens, budget, "a plan")
+    check_equal(books(state), before, name="what is known after `issue_lens`, which only plans")
     return lens
+
+
+def dry_step(state: Any, budget: int, choose: Callable[[Sequence[int]], int], when: str) -> None:
+    """Plan a step and do by hand what a model would do: a request with no token due after it gets one."""
+    __tracebackhide__ = True
+    lens = state.issue_lens(budget)
+    check_plan(state, lens, budget, when)
+    state.decode_state.allocate(lens)
+    for running, count in zip(state.seats, lens, strict=True):
+        if count:
+            running.sequence.advance(count)
+            if running.due == 0:
+                running.request.token_ids.append(choose(running.request.token_ids))
+    state.decode_state.check()
+    check_all_can_end(state, f"after {when}")
+
+
+class MixedModel(RaggedModel):
+    """The model whose attention reads pages token by token. In the runs numbered in `failures`, it raises `error`."""
+
+    most_runs = 400
+
+    def __init__(self, lab: Any, max_positions: int = 64) -> None:
+        super().__init__(lab, max_positions)
+        self.failures: set[int] = set()
+        self.error: type[BaseException] = KeyError
+
+    def hidden(self, tokens: Any, positions: Any, caches: Any = None) -> Any:
+        number = len(self.runs)
+        assert number < self.most_runs, f"{self.most_runs} runs of the model, and there is no end to it"
+        out = super().hidden(tokens, positions, caches)
+        if number in self.failures:
+            raise self.error("the model failed, as the test wanted it to")
+        return out
+
+
+def watched(lab: Any) -> Any:
+    """The lab's RaggedBatch; each step is compared with tokens dealt out one by one, and the books are proved."""
+
+    class WatchedBatch(lab.ragged.batch.RaggedBatch):
+        most_steps = 600
+
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            self.seen: list[Any] = []  # the requests that were ever pushed, each once
+            self.steps: list[dict[int, int]] = []  # for each step {number of a request in `seen`: tokens}
+
+        def push(self, request: Any) -> None:
+            __tracebackhide__ = True
+            super().push(request)
+            if request not in self.seen:
+                self.seen.append(request)
+
+        def step(self) -> Any:
+            __tracebackhide__ = True
+            when = f"step {len(self.steps)}"
+            assert len(self.steps) < self.most_steps, (
+                f"{self.most_steps} steps, and the requests are not done"
+            )
+            before = [None if each is None else _Before(each) for each in self.state.seats]
+            due = sum(each.due for each in line_of(self.state))
+            told, wanted = situation(self.state, self.token_budget), planned(self.state, self.token_budget)
+            try:
+                done = super().step()
+            except BaseException:
+                self.decode_state.check()  # a table that doesn't follow the sequences looks like missing pages
+                raise
+            assert isinstance(done, lab.engine_core.Step), f"{when}: a Step should come back, not {done!r}"
+            issued = [(self.seen.index(request), count) for request, count in done.issued]
+            self.steps.append(dict(issued))
+            assert issued or not due, f"{when}: {told}: no token was brought, so nothing will ever change"
+            parts = [(each, n) for each, n in zip(before, wanted, strict=True) if each is not None]
+            expected = [(self.seen.index(each.request), n) for each, n in parts if n]
+            assert issued == expected, (
+                f"{when}: {told}: the step should list (request, tokens) seat by seat: {expected}, not {issued}"
+            )
+            for each, count in parts:
+                each.check(self.seen.index(each.request), count, when, self.max_positions)
+            self._check_leaving(done, [each.request for each, _ in parts], when)
+            self.decode_state.check()
+            check_all_can_end(self.state, f"after {when}")
+            return done
+
+        def _check_leaving(self, done: Any, requests: list[Any], when: str) -> None:
+            """The finished requests, and no other, have left."""
+            __tracebackhide__ = True
+            over = [self.seen.index(each) for each in requests if each.finished(self.max_positions)]
+            told = [self.seen.index(each) for each in done.finished]
+            assert told == over, f"{when}: requests {over} are finished, seat by seat; the step lists {told}"
+            stay = sorted(self.seen.index(each) for each in requests if not each.finished(self.max_positions))
+            here = sorted(self.seen.index(each) for each in self.requests)
+            assert here == stay, f"{when}: after it, requests {stay} should be in seats, and {here} are"
+
+    return WatchedBatch
+
+
+class _Before:
+    """A request as it was before a step."""
+
+    def __init__(self, running: Any) -> None:
+        self.running, self.request = running, running.request
+        self.token_ids, self.computed = list(self.request.token_ids), running.sequence.length
+
+    def check(self, number: int, count: int, when: str, limit: int) -> None:
+        """It has the tokens that it should have after it brought `count`, and as many are computed."""
+        __tracebackhide__ = True
+        left = len(self.token_ids) - self.computed - count
+        tokens = len(self.token_ids) + (count > 0 and left == 0)
+        told = f"{when}: request {number} brought {count} tokens, and {left} are due after them: "
+        assert self.request.token_ids[: len(self.token_ids)] == self.token_ids, (
+            told + "its old tokens changed"
+        )
+        new = len(self.request.token_ids) - len(self.token_ids)
+        assert len(self.request.token_ids) == tokens, (
+            f"{told}it got {new} new tokens; a request gets one exactly when it took part and none is due any more"
+        )
+        computed = self.running.sequence.length
+        assert self.request.finished(limit) or computed == self.computed + count, (
+            f"{told}{self.computed} tokens were computed before, and {computed} count as computed now"
+        )
+
+
+def batch_of(
+    lab: Any,
+    *,
+    seats: int = 3,
+    pages: int = 40,
+    P: int = 3,
+    limit: int = 64,
+    budget: int = 8,
+) -> tuple[MixedModel, Any]:
+    """A model that reads its pages token by token, full of NaN at first, and an engine under watch around it."""
+    model = MixedModel(lab, max_positions=limit)
+    pool, allocator = storage_for(lab, model, pages + 1, P)
+    runner = lab.paged.model_runner.ModelRunner(model, pool, model.read)
+    decode_state = lab.ragged.decode_state.DecodeState(allocator, P, seats, pages)
+    return model, watched(lab)(runner, decode_state, budget)
+
+
+def run_all(lab: Any, core: Any, requests: Sequence[Any], **options: Any) -> list[list[int]]:
+    """`generate_all`, after which all seats are idle and all pages free."""
+    __tracebackhide__ = True
+    outputs = lab.engine_core.generate_all(core, requests, **options)
+    check_idle(core.state, when="at the end")
+    return outputs
 
 
 def real_model(lab: Any, family: str) -> Any:
@@ -161,13 +253,22 @@ def real_model(lab: Any, family: str) -> Any:
     return lab.model.Transformer(config, weights)
 
 
+def real_batch(lab: Any, model: Any, *, seats: int, pages: int, P: int, budget: int) -> Any:
+    """An engine under watch around a real model, with the reference path of attention."""
+    pool = lab.paged.pool.KvPool(model.config, pages + 1, P, device=lab.device)
+    spoil(pool)
+    decode_state = lab.ragged.decode_state.DecodeState(allocator_of(lab, pages + 1), P, seats, pages)
+    return watched(lab)(lab.paged.model_runner.ModelRunner(model, pool), decode_state, budget)
+
+
 def wanted_of(requests: Sequence[Any], limit: int = 1000) -> list[list[int]]:
+    """What each request gets alone, with greedy sampling."""
     return [alone(each.prompt_ids, each.max_tokens, each.end_ids, limit) for each in requests]
 
 
 def fits(request: Any, limit: int, pages: int, P: int) -> bool:
     """Whether a request can run at all."""
-    n = len(request.prompt_ids)
+    n = request.prompt_len
     return 0 < n < limit and pages_needed(min(n + request.max_tokens, limit) - 1, P) <= pages
 
 
@@ -179,63 +280,3 @@ def many(lab: Any) -> list[Any]:
     """Nine requests of very different lengths; the eighth asks for nothing."""
     pairs = zip(LENGTHS, COUNTS, strict=True)
     return [new_request(lab, prompt_of(length, seed=i), count) for i, (length, count) in enumerate(pairs)]
-
-
-class Watch:
-    """Looks on after each step of `batch_generate_ragged`; `steps` holds for each {number of a request: tokens}."""
-
-    def __init__(self, state: Any, requests: Sequence[Any], capacity: int) -> None:
-        self.state = state
-        self.requests = list(requests)
-        self.capacity = capacity
-        self.steps: list[dict[int, int]] = []
-        self.produced = [0 for _ in requests]
-        self.issued = [0 for _ in requests]
-        self.bound = 20 + sum(len(each.prompt_ids) + max(each.max_tokens, 0) for each in requests)
-
-    def __call__(self, slots: Sequence[Any], lens: Sequence[int]) -> None:
-        when = f"step {len(self.steps)}"
-        assert len(self.steps) < self.bound, f"{self.bound} steps, and the requests are still not done"
-        assert len(slots) == len(lens) == len(self.state.requests), f"{when}: a request and a number a slot"
-        assert isinstance(slots, list), f"{when}: the requests should come as a list of their own"
-        assert slots is not self.state.requests, f"{when}: hand out a copy of the slots, not the list itself"
-        assert any(lens), f"{when}: {why_empty(self.state)}"
-        assert sum(lens) <= self.capacity, f"{when}: {sum(lens)} tokens, with room for {self.capacity}"
-        numbers = {id(each): number for number, each in enumerate(self.requests)}
-        idle = [slot for slot, each in enumerate(slots) if each is None and lens[slot]]
-        assert not idle, f"{when}: slots {idle} issued tokens, and the onlooker is told that they are idle"
-        seated = {numbers[id(each)]: lens[slot] for slot, each in enumerate(slots) if each is not None}
-        self.steps.append({number: count for number, count in seated.items() if count})
-        for number, request in enumerate(self.requests):
-            self.issued[number] += seated.get(number, 0)
-            left = len(request.prompt_ids) + self.produced[number] - self.issued[number]
-            due = self.produced[number] + (seated.get(number, 0) > 0 and left == 0)
-            assert len(request.output) == due, (
-                f"{when}: request {number} has {len(request.output)} tokens, not {due}; of those it had, {left} are "
-                "not issued: it samples exactly when it took part and nothing of it is due any more"
-            )
-            self.produced[number] = due
-        self.state.pages.check()
-        lengths = self.state.pages.lengths.tolist()
-        assert lengths == self.state.position, (
-            f"{when}: slots have issued {self.state.position} tokens, and {lengths} are in their pages"
-        )
-        check_nobody_stranded(self.state, f"after {when}")
-        held = held_by(self.state)
-        idle = [slot for slot, each in enumerate(slots) if each is None and held[slot]]
-        assert not idle, f"{when}: slots {idle} are idle and hold pages"
-
-
-def run_all(
-    lab: Any,
-    model: Any,
-    state: Any,
-    requests: Sequence[Any],
-    capacity: int = 8,
-    watch: Callable[[Sequence[Any], Sequence[int]], None] | None = None,
-) -> list[list[int]]:
-    """`batch_generate_ragged` with an onlooker; all is free at the end."""
-    watch = watch or Watch(state, requests, capacity)
-    outputs = lab.ragged.batch.batch_generate_ragged(model, state, requests, capacity, watch)
-    check_idle(state, when="at the end")
-    return outputs

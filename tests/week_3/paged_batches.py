@@ -1,16 +1,18 @@
-"""Batches on pages as Day 3.2's tests run them, and an onlooker who knows the rules."""
+"""Engines on pages as Day 3.2's tests run them, and a watch that knows the rules of a step."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from week_2.continuous import new_request, prompt_of
 from week_2.reading_model import alone
 
-from .batch_model import RaggedModel, storage_for
-from .pages import pages_needed, check_all_free, in_use
+from coursekit.check import check_equal
+
+from .batch_model import RaggedModel, runner_of
+from .pages import check_all_free, in_use, pages_needed
 
 
 def batch_of(
@@ -22,33 +24,35 @@ def batch_of(
     max_running: int = 3,
     chunk_size: int = 4,
 ) -> Any:
-    """An empty batch over a model whose attention reads the pool token by token."""
-    model = model or RaggedModel(lab)
-    pool, allocator = storage_for(lab, model, num_pages, P)
-    return lab.paged.batch.PagedBatch(model, pool, allocator, max_running, chunk_size, model.read)
+    """An engine without requests, over a model whose attention reads the pool token by token."""
+    runner, allocator = runner_of(lab, model or RaggedModel(lab), num_pages, P)
+    return lab.paged.batch.PagedBatch(runner, allocator, max_running, chunk_size)
 
 
 def running_of(
     lab: Any, batch: Any, prompt: Sequence[int], max_tokens: int, held: int = 0, output: Sequence[int] = ()
 ) -> Any:
-    """A request in the middle of its way, put into the batch by hand: the pool holds `held` of its tokens."""
-    sequence = lab.paged.sequence.PagedSequence(batch.allocator, batch.pool.page_size)
+    """A request in the middle of its way, put into the engine by hand: the pool holds `held` of its tokens."""
+    sequence = lab.paged.sequence.PagedSequence(batch.allocator, batch.page_size)
     sequence.reserve(len(prompt) + max_tokens)
     sequence.advance(held)
     request = new_request(lab, prompt, max_tokens, output=output)
-    each = lab.paged.batch.Running(request, sequence)
-    each.ids.extend(output)
-    batch.running.append(each)
-    return each
+    batch.running.append(lab.paged.running.Running(request, sequence))
+    return batch.running[-1]
 
 
-def longest_of(request: Any, limit: int) -> int:
+def most_tokens_of(request: Any, limit: int) -> int:
     """Tokens that the pool may have to hold: all but the last one generated."""
-    return min(len(request.prompt_ids) + request.max_tokens, limit) - 1
+    return min(request.prompt_len + request.max_tokens, limit) - 1
 
 
 def wanted_of(requests: Sequence[Any], limit: int = 1000) -> list[list[int]]:
     return [alone(each.prompt_ids, each.max_tokens, each.end_ids, limit) for each in requests]
+
+
+def numbers_of(requests: Sequence[Any], some: Collection[Any]) -> list[int]:
+    """Which of the requests these are."""
+    return [next(n for n, other in enumerate(requests) if other is each) for each in some]
 
 
 LENGTHS = (3, 17, 1, 4, 5, 30, 2, 8, 6)
@@ -62,40 +66,48 @@ def many(lab: Any) -> list[Any]:
 
 
 class Watch:
-    """Looks on, and fails a test on what must not be after a step. `plans` holds, for each, (request, tokens)."""
+    """Is shown each step of an engine, and fails a test on what must not be then.
+
+    `plans` holds, for each step, the numbers of the requests that took part, each with its count of tokens.
+    """
 
     def __init__(self, batch: Any, requests: Sequence[Any]) -> None:
         self.batch = batch
         self.requests = list(requests)
         self.plans: list[list[tuple[int, int]]] = []
-        self.produced = [len(each.output) for each in requests]
+        self.produced = [each.num_generated for each in requests]
         self.computed = [0 for _ in requests]
-        self.bound = 20 + sum(len(each.prompt_ids) + max(each.max_tokens, 0) for each in requests)
+        self.bound = 20 + sum(len(each.token_ids) + max(each.max_tokens, 0) for each in requests)
 
-    def __call__(self, plan: Sequence[tuple[Any, int]]) -> None:
+    def __call__(self, step: Any) -> None:
         assert len(self.plans) < self.bound, f"{self.bound} steps, and the requests are still not done"
-        assert plan, "a step in which nobody took part"
-        known = {id(each): number for number, each in enumerate(self.requests)}
-        self.plans.append([(known[id(each.request)], count) for each, count in plan])
+        assert step.issued, "a step in which no request took part, while requests were left"
+        took_part = numbers_of(self.requests, [request for request, _ in step.issued])
+        self.plans.append(list(zip(took_part, [count for _, count in step.issued], strict=True)))
         self._check_shares(self.plans[-1])
-        self._check_blocks()
+        self._check_finished(step)
+        self._check_pages()
         self._check_order()
 
     def _check_shares(self, plan: list[tuple[int, int]]) -> None:
-        """Who brought what, and that whoever had nothing left to bring, and nobody else, got a token."""
+        """Which request brought what; and a request got a token exactly if it took part and has nothing due."""
         step = f"step {len(self.plans)}"
         numbers = [number for number, _ in plan]
-        assert len(numbers) <= self.batch.max_running, f"{step}: {len(numbers)} requests took part"
+        assert len(numbers) <= self.batch.num_seats, f"{step}: {len(numbers)} requests took part"
         assert len(set(numbers)) == len(numbers), f"{step}: a request took part twice: {numbers}"
         chunks = [count for _, count in plan if count > 1]
         assert len(chunks) <= 1, f"{step}: chunks of {len(chunks)} prompts; a step computes one"
         most = max(chunks, default=1)
         assert most <= max(1, self.batch.chunk_size), f"{step}: a chunk of {most} tokens is too long"
+        total = sum(count for _, count in plan)
+        assert total <= self.batch.token_budget, (
+            f"{step}: {total} tokens, more than the engine's token_budget"
+        )
         for number, count in plan:
             self.computed[number] += count
         for number, request in enumerate(self.requests):
-            before, now = self.produced[number], len(request.output)
-            left = len(request.prompt_ids) + before - self.computed[number]
+            before, now = self.produced[number], request.num_generated
+            left = request.prompt_len + before - self.computed[number]
             due = before + (number in numbers and left == 0)
             assert now == due, (
                 f"{step}: request {number} went from {before} to {now} tokens; {left} of its tokens are not in the "
@@ -103,44 +115,100 @@ class Watch:
             )
             self.produced[number] = now
 
-    def _check_blocks(self) -> None:
-        """The books balance, each block has one holder, and each request has blocks for all that may come."""
+    def _check_finished(self, step: Any) -> None:
+        """The requests of this step that are complete are in its `finished`, and have left."""
+        limit, number = self.batch.max_positions, len(self.plans)
+        wanted = sorted(n for n, _ in self.plans[-1] if self.requests[n].finished(limit))
+        found = numbers_of(self.requests, step.finished)
+        check_equal(
+            found, wanted, name=f"the requests in `finished` of step {number}, in the order of arrival"
+        )
+        left = set(numbers_of(self.requests, self.batch.requests)) & set(wanted)
+        assert not left, f"after step {number}: finished, and still in the engine: requests {sorted(left)}"
+
+    def _check_pages(self) -> None:
+        """The books balance, each page has one holder, and each request has pages for all that may come."""
         allocator, step = self.batch.allocator, f"after step {len(self.plans)}"
         allocator.check()
-        held = Counter(block for each in self.batch.running for block in each.sequence.blocks)
+        held = Counter(page for each in self.batch.running for page in each.sequence.pages)
         assert in_use(allocator) == dict(sorted(held.items())), (
-            f"{step}: blocks in use {in_use(allocator)}; those that run hold {dict(sorted(held.items()))}"
+            f"{step}: pages in use {in_use(allocator)}; the requests that run hold {dict(sorted(held.items()))}"
         )
-        limit, P = self.batch.model.config.max_positions, self.batch.pool.page_size
+        limit, P = self.batch.max_positions, self.batch.page_size
         for each in self.batch.running:
-            assert not each.request.finished(limit), f"{step}: a request that is finished is still running"
-            needed = pages_needed(longest_of(each.request, limit), P)
-            assert len(each.sequence.blocks) == needed, (
-                f"{step}: a request holds {len(each.sequence.blocks)} blocks; its longest needs {needed}, all of "
+            needed = pages_needed(most_tokens_of(each.request, limit), P)
+            assert len(each.sequence.pages) == needed, (
+                f"{step}: a request holds {len(each.sequence.pages)} pages; at its longest it needs {needed}, all of "
                 "them from the start"
             )
 
     def _check_order(self) -> None:
-        """Nobody came before one who stands further in front."""
+        """No request has begun before one that came earlier."""
         numbers = [number for plan in self.plans for number, _ in plan]
-        numbers += [self.requests.index(each.request) for each in self.batch.running]
+        numbers += numbers_of(self.requests, [each.request for each in self.batch.running])
         for number in range(max(numbers)):
             request = self.requests[number]
             idle = request.error is not None or request.max_tokens < 1
             assert number in numbers or idle, (
-                f"request {max(numbers)} runs, and request {number} is still waiting"
+                f"request {max(numbers)} runs, and request {number}, which came before it, is still waiting"
             )
 
 
 def run_all(lab: Any, batch: Any, requests: Sequence[Any], watch: Watch | None = None) -> list[list[int]]:
-    """`batch_generate_paged` with an onlooker; everything is free at the end."""
-    outputs = lab.paged.batch.batch_generate_paged(batch, requests, watch or Watch(batch, requests))
+    """`generate_all` under a watch; everything is free at the end."""
+    outputs = lab.engine_core.generate_all(batch, requests, watch or Watch(batch, requests))
     check_empty(batch, when="at the end")
     return outputs
 
 
 def check_empty(batch: Any, *, when: str) -> None:
-    """Nobody runs, and nobody holds a block."""
+    """No request is in the engine, and no page is held."""
     __tracebackhide__ = True
-    assert not batch.running, f"{when}, {len(batch.running)} requests are still running"
+    assert not batch.requests, f"{when}, {len(batch.requests)} requests are still in the engine"
     check_all_free(batch.allocator, when=when)
+
+
+def core_of(lab: Any, num_seats: int) -> Any:
+    """An engine that is none of the course's, without a model: `calls` notes how it is driven.
+
+    In each step all requests get a token; a request whose first prompt token is 13 can't ever run.
+    """
+
+    class Plain(lab.engine_core.EngineCore):
+        max_positions, token_budget = 50, num_seats
+
+        def __init__(self) -> None:
+            self.num_seats = num_seats
+            self.allocator = None
+            self.inside: deque[Any] = deque()
+            self.calls: list[str] = []
+
+        @property
+        def idle(self) -> int:
+            return num_seats - len(self.inside)
+
+        @property
+        def requests(self) -> list[Any]:
+            return list(self.inside)
+
+        def refusal(self, request: Any) -> str | None:
+            return "the test refuses it" if request.token_ids[0] == 13 else None
+
+        def push(self, request: Any) -> None:
+            self.require_entry(request)
+            self.calls.append(f"push {request.token_ids[0]}")
+            self.inside.append(request)
+
+        def step(self) -> Any:
+            self.calls.append("step")
+            issued = [(each, 1) for each in self.inside]
+            for each in self.inside:
+                each.token_ids.append(each.token_ids[0])
+            finished = [each for each in self.inside if each.finished(self.max_positions)]
+            self.inside = deque(each for each in self.inside if each not in finished)
+            return lab.engine_core.Step(issued, finished)
+
+        def abort(self, requests: Collection[Any]) -> None:
+            self.inside = deque(each for each in self.inside if each not in requests)
+
+    return Plain()

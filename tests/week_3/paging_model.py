@@ -23,7 +23,8 @@ class PagingModel(CachingModel):
     def __init__(self, lab: Any, prompt_length: int, script: Sequence[int], max_positions: int = 40) -> None:
         super().__init__(lab, prompt_length, script, max_positions)
         self.pages: list[int] = []
-        self.fails_at: int | None = None  # the call of `hidden` that ends with a KeyError
+        self.fails_at: int | None = None  # the call of `hidden` that ends with `failure`
+        self.failure: type[BaseException] = KeyError
 
     def hidden(self, tokens: Any, positions: Any, caches: Any = None) -> Any:
         """States as the scripted model gives them, after the caches of all layers were used."""
@@ -33,7 +34,7 @@ class PagingModel(CachingModel):
             self._run(layer, cache, before)
         self.pages.append(len(self.caches[0].sequence.pages))
         if self.fails_at == len(self.calls) - 1:
-            raise KeyError("the model failed, as the test wanted it to")
+            raise self.failure("the model failed, as the test wanted it to")
         return states
 
     def _run(self, layer: int, cache: Any, before: int) -> None:

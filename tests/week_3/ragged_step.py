@@ -116,7 +116,7 @@ class RaggedStep:
         held = {place_of(table, p, P) for table, kv in zip(tables, kv_lens, strict=True) for p in range(kv)}
         for array in arrays:
             array.reshape(N * P, heads, size)[[place for place in range(N * P) if place not in held]] = NAN
-        return cls(query, *arrays, tables, q_lens, kv_lens, scale, dtype)
+        return cls(query, arrays[0], arrays[1], tables, q_lens, kv_lens, scale, dtype)
 
     @property
     def P(self) -> int:

@@ -50,10 +50,10 @@ class Desk:
 
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error
-        self.taken: list[tuple[Any, Callable[[int], None], Future[list[int]]]] = []
+        self.taken: list[tuple[Any, Callable[[int], None] | None, Future[list[int]]]] = []
         self.arrived = asyncio.Event()
 
-    def submit(self, request: Any, on_token: Callable[[int], None] = lambda token: None) -> Any:
+    def submit(self, request: Any, on_token: Callable[[int], None] | None = None) -> Any:
         if self.error is not None:
             raise self.error
         self.taken.append((request, on_token, Answer()))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+import time
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, ClassVar, Self
@@ -58,8 +59,16 @@ class Answer(Future[Any]):
             )
 
 
-def within(function: Callable[[], Any], what: str, seconds: float | None = None) -> Any:
-    """What `function` returns or raises; it runs on a thread, and fails the test if it takes too long."""
+def within(
+    function: Callable[[], Any],
+    what: str,
+    seconds: float | None = None,
+    failures: Sequence[BaseException] = (),
+) -> Any:
+    """What `function` returns or raises; it runs on a thread, and fails the test if it takes too long.
+
+    What it puts into `failures` meanwhile is raised instead, also where it never ends after that.
+    """
     __tracebackhide__ = True
     future: Future[Any] = Future()
 
@@ -72,7 +81,12 @@ def within(function: Callable[[], Any], what: str, seconds: float | None = None)
     seconds = limit() if seconds is None else seconds
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    thread.join(seconds)
+    begun = time.monotonic()
+    while not future.done() and not failures and time.monotonic() < begun + seconds:
+        thread.join(0.02)
+    if failures:
+        thread.join(0.2)
+        raise failures[0]
     if not future.done():
         raise hangs(f"{what} has not ended after {seconds:g} s")
     try:
@@ -89,23 +103,34 @@ def run_async(main: Callable[[], Coroutine[Any, Any, Any]], what: str) -> Any:
     """
     __tracebackhide__ = True
     seconds = limit()
+    failures, noted = list[BaseException](), list[BaseException]()
+
+    def note(loop: Any, context: dict[str, Any]) -> None:
+        """Called with what a callback on the event loop has raised, and with what a call has left behind.
+
+        It isn't printed: the test says what is wrong. To print it, Python 3.11 parses source, which it can't do
+        while garbage is collected in the middle of parsing.
+        """
+        if "exception" in context and "future" not in context:
+            noted.append(context["exception"])
 
     async def limited() -> Any:
-        # What a call that went wrong leaves behind is not printed: the test says what is wrong. To print it, Python
-        # 3.11 parses source, which it can't do while garbage is collected in the middle of parsing.
-        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+        asyncio.get_running_loop().set_exception_handler(note)
         try:
             async with asyncio.timeout(seconds):
                 return await main()
         except TimeoutError:
-            raise hangs(f"{what} has not ended after {seconds:g} s") from None
+            why = f"; on the event loop a callback has raised {noted[0]!r}" if noted else ""
+            failures.append(hangs(f"{what} has not ended after {seconds:g} s{why}"))
         except Mistake as mistake:
-            raise AssertionError(str(mistake)) from None
+            failures.append(AssertionError(str(mistake)))
+        except BaseException as error:
+            failures.append(error)
         finally:
             Answer.give_up()
 
     try:
-        return within(lambda: asyncio.run(limited(), debug=True), what, seconds + 1)
+        return within(lambda: asyncio.run(limited(), debug=True), what, seconds + 1, failures)
     finally:
         Answer.give_up()
 

@@ -134,6 +134,8 @@ class Counted:
     def compare(self, meta: Any) -> None:
         """Compare all of some metadata."""
         __tracebackhide__ = True
+        name = "how many sequences the metadata describe: those that bring a token (counted in kv_lens)"
+        check_equal(len(meta.kv_lens), len(self.taking_part), name=name)
         suspects = self.suspects()
         for name, (axes, dtype) in TENSORS.items():
             options: dict[str, Any] = {"axes": axes, "dtype": dtype, "suspects": suspects[name]}

@@ -128,6 +128,14 @@ def test_task_3_large_scores_do_no_harm(cpu_kernel, scale):
     check_part(cpu_kernel, step, 0, 131, 128, rtol=1e-4, atol=5e-5)
 
 
+def test_task_3_scores_whose_exponentials_are_0_count_like_others(cpu_kernel):
+    """Scores near −170. Only their differences count: the first peak is −inf, and not 0."""
+    step = sequence(103, 70, 16, 3, sizes=(1, 2, 20))
+    step.query[:] = 1.0
+    step.keys[:] = (-20.0 - np.abs(step.keys)).astype(np.float32)
+    check_part(cpu_kernel, step, 0, 70, 68, rtol=1e-4, atol=5e-5)
+
+
 def test_task_3_the_pages_may_be_bfloat16(cpu_kernel):
     check_part(cpu_kernel, sequence(80, 131, 3, 2, dtype="bfloat16"), 0, 131, 130)
 

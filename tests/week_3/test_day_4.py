@@ -229,6 +229,17 @@ def test_task_3_sums_are_float32_whatever_the_pages_are(lab):
     Launch(step, PART=512).check(lab, "of 300 bfloat16 keys that count the same", rtol=1e-5, atol=1e-6)
 
 
+def test_task_3_scores_whose_exponentials_are_0_count_like_others(lab):
+    """Only differences of scores count: the first peak is −inf, and not 0."""
+    step = RaggedStep.random(368, [(70, 3), (5, 1)], 16, sizes=(1, 2, 20))
+    step.query[:] = 1.0
+    step.keys[:] = (-20.0 - np.abs(step.keys)).astype(np.float32)
+    zeros = (
+        "each peak is −inf before the first tile; with 0 all weights become exp(−170), which is 0 in float32"
+    )
+    Launch(step).check(lab, "of scores near −170", zeros)
+
+
 def test_task_3_bfloat16_pages(lab):
     step = RaggedStep.random(365, [(140, 3), (7, 1)], 16, sizes=SIZES, dtype="bfloat16")
     Launch(step).check(lab, "of bfloat16 pages", rtol=2e-2, atol=1e-2)
@@ -351,6 +362,14 @@ def test_task_4_the_grid_is_as_in_the_chapter(lab, monkeypatch, lengths, group, 
 def test_task_4_a_sequence_of_which_nothing_is_there_sees_nothing(lab):
     step = RaggedStep.random(376, [(0, 2), (0, 1)], 3)
     check_step(lab, paged(lab), step, causal=False, **TOLERANCE)
+
+
+@pytest.mark.parametrize(("D", "width"), [(5, 16), (8, 16), (16, 16), (20, 32), (33, 64)])
+def test_task_4_a_tile_is_as_wide_as_a_gpu_needs(lab, monkeypatch, D, width):
+    launches = counted(lab, monkeypatch)
+    check_step(lab, paged(lab), RaggedStep.random(382, [(9, 2)], 16, sizes=(1, 2, D)), **TOLERANCE)
+    found = launches[0][1]["WIDTH"]
+    check_equal(found, width, name=f"WIDTH for D = {D}, a power of two and at least 16")
 
 
 @pytest.mark.parametrize("case", ["one prompt", "a chunk after a long past"])

@@ -1,6 +1,6 @@
 """Watches, in Triton's interpreter, which memory a kernel touches, and keeps it from touching any that isn't its own.
 
-On a GPU a stray address ends the program or spoils somebody else's array, mostly unnoticed. Here it is told.
+On a GPU a stray address ends the process or spoils another array, mostly unnoticed. Here it is reported.
 """
 
 from __future__ import annotations
@@ -83,9 +83,10 @@ class Memory:
         __tracebackhide__ = True
         for doing, (addresses, lines) in self.astray.items():
             where = "".join(f"\n  {line}" for line in lines)
+            loop = ", or does the loop over the keys go on behind the last key" if doing == "reads" else ""
             raise CheckFailed(
                 f"the kernel {doing} {len(addresses)} places in memory that belong to none of its arrays: "
-                f"is a mask missing, or is a number in the address wrong?{where}"
+                f"is a mask missing, is a number in the address wrong{loop}?{where}"
             )
         for region in self.regions.values():
             twice = np.flatnonzero(region.written > 1)
@@ -93,7 +94,7 @@ class Memory:
                 place = tuple(int(n) for n in np.unravel_index(twice[0], region.shape))
                 raise CheckFailed(
                     f"{len(twice)} elements of the array {list(region.shape)} are written more than once, the first "
-                    f"at {place}: programs run at the same time on a GPU, and who comes last wins"
+                    f"at {place}: programs run at the same time on a GPU, and the last one to write wins"
                 )
         for array in self.results:
             if array.data_ptr() in self.regions:
@@ -130,9 +131,9 @@ def _learners_lines() -> list[str]:
 
 @contextmanager
 def watched(lab: Any, check: bool = True) -> Iterator[Memory]:
-    """Watch the kernels that run in this `with` block; compiled for a GPU they are not watched, and nothing is checked.
+    """Watch the kernels that run in this `with` block; compiled for a GPU they are not watched, nothing is checked.
 
-    What `torch.empty` gives here is NaN, and what no program writes of it is told. Where a load has a mask and no
+    What `torch.empty` gives here is NaN, and rows that no program writes are reported. Where a load has a mask and no
     `other`, numbers are NaN: on a GPU they may be anything.
     """
     memory = Memory()

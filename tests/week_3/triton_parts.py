@@ -201,8 +201,8 @@ class Launch:
                 out[part, start:stop], lse[part, start:stop] = got
         return out, lse
 
-    def check(self, lab: Any, what: str, **options: Any) -> None:
-        """All parts of all tokens are right."""
+    def check(self, lab: Any, what: str, zeros: str = "", **options: Any) -> None:
+        """All parts of all tokens are right; `zeros` is the cause to name where the output is all zeros."""
         __tracebackhide__ = True
         actual, wanted = self.run(lab), self.expected()
         rules = (
@@ -225,7 +225,8 @@ class Launch:
                 wanted[n],
                 name=f"{name} {what}",
                 axes=axes,
-                suspects={why: lambda n=n, other=other: other()[n] for why, other in wrong.items()},
+                suspects={why: lambda n=n, other=other: other()[n] for why, other in wrong.items()}
+                | ({zeros: np.zeros_like(wanted[n])} if zeros and n == 0 else {}),
                 nan=f"{UNUSED}, or a program didn't write all that is its own, or a load has a mask and "
                 "no `other`",
                 **(TOLERANCE | options),

@@ -1,4 +1,4 @@
-"""How the CPU kernels are compiled, and what they see of a tensor (given code)."""
+"""How the CPU kernels are compiled, and how they get a tensor's memory (given code)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def kernel(function: Any) -> Any:
 
     The first call with new types compiles, which takes seconds; the machine code is then kept on disk for later runs.
     """
-    # Where there is no prange, as in a stub, there is nothing to spread, and Numba would warn that it found nothing.
+    # Without a prange, as in a stub, there is nothing to spread, and Numba would warn about that.
     spread = "prange" in function.__code__.co_names
     return numba.njit(parallel=spread, fastmath=_FAST, cache=True)(function)
 
@@ -31,7 +31,7 @@ def inlined(function: Any) -> Any:
 
 
 def as_numpy(x: Tensor) -> np.ndarray:
-    """A contiguous CPU tensor's own memory, or a contiguous copy; bfloat16 comes as the int16 of its bits.
+    """A contiguous CPU tensor's own memory, or a contiguous copy; the bits of bfloat16 come as int16.
 
     Contiguous, because the compiler uses vector instructions only where it knows that neighbors lie side by side.
     """
@@ -40,11 +40,13 @@ def as_numpy(x: Tensor) -> np.ndarray:
 
 
 def as_floats(tile: np.ndarray, room: np.ndarray) -> np.ndarray:
-    """In a kernel: a tile of float32 as it is; the bits of bfloat16 as the float32 whose upper half they are.
+    """In a kernel: float32 numbers for a tile, which holds float32 or the bits of bfloat16.
+
+    The 16 bits of a bfloat16 are the upper half of the float32 of the same value.
 
     Args:
         tile: [n, D], float32 or int16.
-        room: float32 [n or more, D]; what is widened is written here.
+        room: float32 [n or more, D]; widened numbers are written here.
 
     Returns:
         float32 [n, D]: the tile, or the first n rows of ``room``.

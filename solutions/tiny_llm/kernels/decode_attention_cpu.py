@@ -1,7 +1,7 @@
 """Attention of a few queries over many keys: the case of every decode step (Day 2.5).
 
 Such a step is bound by memory: each key and value serves only a handful of multiplications. The kernel reads each of
-them from memory once, for all the query heads that share it, and keeps no score longer than a tile.
+them from memory once, for all the query heads that share it, and keeps only the scores of one tile.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from tiny_llm.kernels.compiling import as_floats, as_numpy, inlined, kernel
 TILE = 64
 """Keys between two updates of the online softmax: a multiple of 16, and known to the compiler."""
 MIN_PART = 256
-"""A past is cut only into parts of at least so many keys."""
+"""The fewest keys of a part, where a past is cut at all."""
 
 
 @inlined
 def exponentials(x: np.ndarray, powers: np.ndarray) -> None:
-    """Replace numbers that are not above 0 by their exponentials; −inf gives less than 2e-38.
+    """Replace numbers of at most 0 by their exponentials; −inf gives less than 2e-38, not 0.
 
     eˣ = 2ⁿ · 2ᶠ where n is the whole part of x · log₂e and f the rest: a polynomial for 2ᶠ (relative error 2e-7), and
-    for 2ⁿ a float whose exponent bits are n. Numba would call the C library for each number; this loop goes 16 at a
-    time.
+    for 2ⁿ a float whose exponent bits are n. `math.exp` would call the C library for each number; this loop becomes
+    vector instructions.
 
     Args:
         x: float32 [TILE]; overwritten.
@@ -65,12 +65,12 @@ def score_tile(queries: np.ndarray, keys: np.ndarray, scale: np.float32, scores:
 
 @inlined
 def add_values(weights: np.ndarray, values: np.ndarray, out: np.ndarray) -> None:
-    """Add the values of one tile, weighted, to what each query has gathered.
+    """Add the weighted values of one tile to the sum that each query has gathered.
 
     Four values at a time: ``out`` is then loaded and stored once instead of four times.
 
     Args:
-        weights: float32 [Q, TILE]; the first n of each row count.
+        weights: float32 [Q, TILE]; only the first n of each row are used.
         values: float32 [n, D].
         out: float32 [Q, D]; added to.
     """
@@ -91,12 +91,12 @@ def add_values(weights: np.ndarray, values: np.ndarray, out: np.ndarray) -> None
 def fold_scores(
     scores: np.ndarray, seen: int, powers: np.ndarray, peak: np.float32, total: np.float32, out: np.ndarray
 ) -> tuple[np.float32, np.float32]:
-    """The online softmax of one query: turn the scores of a tile into weights, and rescale what came before.
+    """The online softmax of one query: turn the scores of a tile into weights, and rescale the sums so far.
 
     Args:
-        scores: float32 [TILE]; what stands from ``seen`` on means nothing. Overwritten by weights: exp(score − new
+        scores: float32 [TILE]; the numbers from ``seen`` on are arbitrary. Overwritten by weights: exp(score − new
             peak) for the keys that are seen, and 0 from ``seen`` on.
-        seen: how many of the tile's keys the query may see; at least 1.
+        seen: the number of the tile's keys that the query may see; at least 1.
         powers: float32 [TILE]; scratch.
         peak: the highest score so far; −inf before the first.
         total: the sum of the weights so far, relative to ``peak``.
@@ -135,15 +135,15 @@ def attend_parts(
     peaks: np.ndarray,
     totals: np.ndarray,
 ) -> None:
-    """Attend to the past in parts, each for itself; a thread takes one part of one key head of one row.
+    """Attend to each part of the past by itself; a piece of work is one part of one key head of one row.
 
-    Part p of P has the keys p·S // P … (p + 1)·S // P − 1.
+    Part p has the keys p·S // parts … (p + 1)·S // parts − 1.
 
     Args:
         query: float32 [B, Hkv, Q, D]: the Q = H/Hkv · L queries that share a key head, query head by query head.
         key: [B, Hkv, S or more, D], contiguous, float32 or the bits of bfloat16; value likewise.
         L: new tokens; query i of each head sees keys 0 … S − L + i.
-        S: keys in all; what lies behind is not read.
+        S: keys in all; nothing behind them is read.
         scale: what to multiply the scores by.
         out: float32 [B, Hkv, parts, Q, D]; overwritten: the weighted sum of the part's values, not divided yet.
         peaks: float32 [B, Hkv, parts, Q]; overwritten: the highest score in the part; −inf where no key is seen.
@@ -175,10 +175,10 @@ def attend_parts(
 
 
 def merge_parts(out: np.ndarray, peaks: np.ndarray, totals: np.ndarray) -> np.ndarray:
-    """Put the parts of a past together: each counts with exp(its peak − the highest peak).
+    """Merge the parts of a past: each counts with exp(its peak − the highest peak).
 
     Args:
-        out, peaks, totals: what :func:`attend_parts` wrote. For each query, at least one part has seen a key.
+        out, peaks, totals: as written by :func:`attend_parts`. Each query has seen a key in at least one part.
 
     Returns:
         float32 [B, Hkv, Q, D].
@@ -190,21 +190,21 @@ def merge_parts(out: np.ndarray, peaks: np.ndarray, totals: np.ndarray) -> np.nd
 def decode_attention(
     query: Tensor, key: Tensor, value: Tensor, scale: float | None = None, length: int | None = None
 ) -> Tensor:
-    """Grouped causal attention of the last L of S tokens, for small L: one read of the past, no mask, no long scores.
+    """Grouped causal attention of the last L of S tokens: one read of the past, no mask, and no L × S array.
 
-    Equal to Day 1.3's attention under `causal_mask(L, S)`. Right for any 1 ≤ L ≤ S; fast for a few.
+    Equal to Day 1.3's attention under `causal_mask(L, S)`. Right for any 1 ≤ L ≤ S; fast for small L.
 
     Args:
         query: [B, H, L, D] on the CPU.
         key: [B, Hkv, S or more, D], float32 or bfloat16; value likewise. If contiguous, they are read where they lie.
         scale: what to multiply the scores by; 1/√D when None.
-        length: S, when the arrays are storage with room to spare; what lies behind is not read. All when None.
+        length: S, where the arrays are storage with room to spare; nothing behind the S keys is read. None for all.
 
     Returns:
         [B, H, L, D], in the dtype of ``query``; computed in float32.
 
     Raises:
-        ValueError: S is more than there are keys, there are more queries than keys, or Hkv doesn't divide H.
+        ValueError: not 0 < L ≤ S ≤ the storage's size, or Hkv doesn't divide H.
     """
     B, H, L, D = query.shape
     Hkv, S = key.shape[1], key.shape[2] if length is None else length
@@ -222,7 +222,9 @@ def decode_attention(
 
 
 def part_count(heads: int, S: int) -> int:
-    """Into how many parts to cut a past of S keys: so many that all threads have the same number of parts to do.
+    """The number of parts for a past of S keys, chosen so that all threads get equally many pieces of work.
+
+    It is less where the parts would have fewer than :data:`MIN_PART` keys.
 
     Args:
         heads: B · Hkv.

@@ -13,14 +13,14 @@ from tiny_llm.paged.metadata import ForwardMeta
 from tiny_llm.paged.pool import pages_for
 
 FEW_QUERIES = 8
-"""Up to so many new tokens of a sequence the kernel is ahead; beyond that, gathering once and torch's attention."""
+"""Up to this many new tokens of a sequence the kernel is faster; beyond, gathering once and torch's attention are."""
 
 
 def attend_fused(query: Tensor, key: Tensor, value: Tensor, scale: float, causal: bool) -> Attended:
     """Day 3.2's :func:`attend_to` by torch's fused attention for the CPU: no array of scores.
 
-    That knows the causal rule only for as many keys as queries. So the past, which all new tokens see, and the new
-    tokens are attended to separately, and merged.
+    torch's attention has the right causal rule only for as many keys as queries. So the past, which all new tokens
+    see, and the new tokens are attended to separately, and merged.
 
     Args:
         query: [L, H, D], the last L tokens of the sequence.
@@ -41,7 +41,7 @@ def attend_fused(query: Tensor, key: Tensor, value: Tensor, scale: float, causal
 
 
 def _fused(query: Tensor, key: Tensor, value: Tensor, scale: float, causal: bool) -> Attended:
-    """torch's kernel, which is not public because the public function doesn't return the log-sum-exp (given code)."""
+    """torch's kernel with the log-sum-exp, which the public function doesn't return (given code)."""
     if len(key) == 0:  # torch's would divide by 0
         return torch.zeros_like(query), torch.full(query.shape[:2], -math.inf)
     heads = [x.transpose(0, 1)[None] for x in (query, key, value)]

@@ -11,7 +11,7 @@ from tiny_llm.quantize import QuantizedTensor, unpack_nibbles
 GROUP_SIZES = (32, 64, 128, 256)
 OUTPUTS_MULTIPLE = 16
 INT4_ROWS = 32
-"""Up to so many rows torch's 4-bit kernel is ahead; beyond, unpacking for a BLAS pays."""
+"""The most rows for torch's 4-bit kernel; with more rows, unpacking for a BLAS is faster."""
 
 
 class TorchInt4Matmul:

@@ -22,12 +22,12 @@ _Q4_1_BYTES = 2 * _SCALE_BYTES + _NIBBLE_BYTES
 
 
 def is_quantized(name: str, shape: tuple[int, ...]) -> bool:
-    """Whether 4-bit weights have the tensor of this name in 4 bits: the matrices of the blocks, nothing else."""
+    """Whether the tensor of this name is kept in 4 bits: only the matrices of the blocks are."""
     return name.startswith("blocks.") and len(shape) == 2
 
 
 def from_gguf_blocks(stored: np.ndarray) -> QuantizedTensor:
-    """Take over rows of Q4_1 or Q4_0 blocks: numbers are moved, not computed anew.
+    """Take over rows of Q4_1 or Q4_0 blocks: codes and scales are moved, not computed anew.
 
     Args:
         stored: uint8 [out, in/32, 20] for Q4_1 or [out, in/32, 18] for Q4_0.
@@ -50,7 +50,7 @@ def take_rows(weight: QuantizedTensor, order: Tensor) -> QuantizedTensor:
 
 
 def stack_rows(parts: list[QuantizedTensor]) -> QuantizedTensor:
-    """Matrices of one width and one group size, one below the other."""
+    """Stack matrices of the same width and group size, one below the other."""
     return QuantizedTensor(
         torch.cat([part.nibbles for part in parts]),
         torch.cat([part.scales for part in parts]),

@@ -1,4 +1,4 @@
-"""What attention has to know about a step: who brings which tokens, and where their past lies (Day 3.2)."""
+"""What attention has to know about a step: which tokens each sequence brings, and where its past lies (Day 3.2)."""
 
 from __future__ import annotations
 
@@ -43,8 +43,9 @@ class ForwardMeta:
         """The metadata of a step, by array operations on the tables of R sequences.
 
         Args:
-            tables: int32 [R, M] on the host: the pages of each sequence, in order, filled up with the null page. It
-                may be wider than the step needs, and a sequence may have more pages than it needs in this step.
+            tables: int32 [R, M] on the host: the pages of each sequence, in order, filled up with the null page. They
+                may be wider than the step needs, and a sequence may have more pages than it needs in this step. The
+                metadata are copies: they stay as they are when the tables change.
             lengths: R numbers: how many tokens of each sequence are in its pages already.
             q_lens: R numbers: how many tokens each sequence brings. A sequence that brings 0 takes no part and has no
                 row in the metadata; the others keep their order.
@@ -52,27 +53,33 @@ class ForwardMeta:
             device: where the six tensors go.
 
         Raises:
-            ValueError: no sequence brings a token, a number is negative, or a sequence lacks pages for its tokens:
-                then the message names its row in ``tables``.
+            ValueError: there are not R numbers in both lists, a q_len is negative, no sequence brings a token, or a
+                sequence lacks pages for its tokens: then the message names its row in ``tables``.
         """
-        if not q_lens or min(q_lens) < 0 or max(q_lens) == 0:
+        if not len(tables) == len(lengths) == len(q_lens):
+            raise ValueError(
+                f"{len(lengths)} lengths and {len(q_lens)} q_lens were given for {len(tables)} rows of tables"
+            )
+        if min(q_lens, default=0) < 0 or not any(q_lens):
             raise ValueError(
                 f"the sequences bring {list(q_lens)} tokens: one at least must bring some, and none fewer than 0"
             )
         brought = torch.tensor(q_lens)
-        rows = brought.nonzero().flatten()
+        rows = brought.nonzero().flatten()  # the sequences that take part
         counts, past = brought[rows], torch.tensor(lengths)[rows]
         kv_lens, ends = past + counts, counts.cumsum(dim=0)
         needed = -(-kv_lens // page_size)  # pages, rounded up
         held = (tables[rows] != NULL_PAGE).sum(dim=1)
-        for row in rows[needed > held].tolist():
+        lacking = rows[needed > held].tolist()
+        if lacking:
+            row = lacking[0]
             raise ValueError(
                 f"sequence {row} has {lengths[row]} tokens and brings {q_lens[row]}: it lacks pages for them"
             )
         width = int(needed.max())
         # A sequence may have more pages than this step needs: attention must not see them.
         table = tables[rows, :width].masked_fill(torch.arange(width) >= needed[:, None], NULL_PAGE)
-        # For each of the T tokens: the row that it belongs to, its position there, and its place in the pool.
+        # For each of the T tokens: the row of `table` that it belongs to, its position there, its place in the pool.
         owner = torch.arange(len(rows)).repeat_interleave(counts)
         positions = torch.arange(len(owner)) + (past - (ends - counts))[owner]
         places = table[owner, positions // page_size] * page_size + positions % page_size

@@ -34,15 +34,16 @@ class ModelRunner:
         Args:
             sequences: R of them, each once; those that bring tokens have pages for them.
             tables: int32 [R, M], the pages of each, as :meth:`ForwardMeta.build` takes them.
-            tokens: the T new token ids, one sequence's after the other's.
-            q_lens: R numbers: how many of the tokens are each sequence's. They add up to T. A sequence with 0 tokens
-                takes no part.
+            tokens: the T new token ids: those of the first sequence, then those of the second, and so on.
+            q_lens: R numbers: how many of the tokens belong to each sequence. They add up to T. A sequence with 0
+                tokens takes no part.
 
         Returns:
-            [B, E]: for each of the B sequences that take part, what ``model.hidden`` gives for its last token.
+            [B, E]: for each of the B sequences that take part, the state that ``model.hidden`` gives for its last
+            token.
 
         Raises:
-            ValueError: the numbers don't add up to T, or no step can be built from them.
+            ValueError: the numbers don't add up to T, or :meth:`ForwardMeta.build` refuses them.
         """
         if len(tokens) != sum(q_lens):
             raise ValueError(
@@ -54,20 +55,23 @@ class ModelRunner:
         layers = range(self.model.config.num_layers)
         caches = [PagedCache(self.pool, layer, meta, self.attention) for layer in layers]
         hidden = self.model.hidden(torch.tensor([tokens], device=device), meta.positions, caches)
+        last = hidden[0, meta.last_rows]
         for sequence, q_len in zip(sequences, q_lens, strict=True):
             sequence.advance(q_len)
-        return hidden[0, meta.last_rows]
+        return last
 
     def sample(self, hidden: Tensor, took_part: Sequence[Running]) -> None:
-        """Let each request that has no token due any more accept its next one.
+        """Let each request that has no token due accept its next one.
 
-        The head runs once, on the rows of these requests, or not at all.
+        The head runs once, on the rows of these requests, or not at all if there is none. A request that still has
+        tokens due, in the middle of its prompt, gets none. What a request's sampler raises comes through.
 
         Args:
             hidden: [B, E], what :meth:`run` returned.
-            took_part: the B requests whose rows they are, in the same order.
+            took_part: the B requests that the rows belong to, in the same order.
         """
         complete = [row for row, each in enumerate(took_part) if each.due == 0]
-        if complete:
-            for row, logits in zip(complete, self.model.logits(hidden[complete]), strict=True):
-                took_part[row].request.accept(logits)
+        if not complete:
+            return
+        for row, logits in zip(complete, self.model.logits(hidden[complete]), strict=True):
+            took_part[row].request.accept(logits)

@@ -185,7 +185,7 @@ class Batcher:
                 self.settle(ticket)
 
     def abandon(self) -> None:
-        """Take no more requests, and let those that are left end: with their own error if they have one, else Closed."""
+        """Take no more requests, and let those that are left end: with an error that they have, or with Closed."""
         with self.changed:
             self.closed = True
             waiting = list(self.request_queue)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-from tiny_llm.paged.allocator import NULL_PAGE, OutOfPages, PageAllocator
+from tiny_llm.paged.allocator import NULL_PAGE, PageAllocator
 from tiny_llm.paged.pool import pages_for
 from tiny_llm.paged.sequence import PagedSequence
 
@@ -15,8 +15,9 @@ from tiny_llm.paged.sequence import PagedSequence
 class DecodeState:
     """The physical side of a batch of B seats: a sequence in each, and the table that attention reads.
 
-    It knows nothing of requests and tokens. The sequences hold the pages. The table lists them once more, as an
-    array, and changes with them: a step's metadata are made from it without looking at any sequence's pages.
+    It knows nothing of requests and token ids. The sequences hold the pages. The table lists them once more, as an
+    array, and changes with them: a step's metadata is made from it without looking at any sequence's pages. So pages
+    come and go through this class alone; lengths advance in the sequences.
     """
 
     def __init__(self, allocator: PageAllocator, page_size: int, num_seats: int, max_pages: int) -> None:
@@ -37,9 +38,8 @@ class DecodeState:
         self.page_size = page_size
         self.max_pages = max_pages
         self.sequences = [PagedSequence(allocator, page_size) for _ in range(num_seats)]
-        self.page_indices = torch.full(
-            (num_seats, max_pages), NULL_PAGE, dtype=torch.int32
-        )  # [B, M], on the host
+        # [B, M], on the host: the pages of each seat, in order, and then the null page.
+        self.page_indices = torch.full((num_seats, max_pages), NULL_PAGE, dtype=torch.int32)
 
     @property
     def num_seats(self) -> int:
@@ -59,13 +59,15 @@ class DecodeState:
     def allocate(self, q_lens: Sequence[int]) -> None:
         """Give each seat the pages that it lacks for its new tokens: all seats get theirs, or none gets any.
 
-        A seat takes a page only when the pages that it holds are full. Seats are served in order.
+        A seat takes a page only when the pages that it holds have no room left. New pages stand behind those that it
+        holds, in its sequence and in its row. Seats are served in order. Lengths stay as they are.
 
         Args:
             q_lens: how many tokens each of the B seats brings to the next step; 0: it takes no part.
 
         Raises:
-            OutOfPages: fewer pages are free than are lacking; the message says how many. Nothing has changed.
+            OutOfPages: fewer pages are free than all seats together lack; the message says how many are wanted and
+                how many are free. Nothing has changed.
             ValueError: there are not B numbers, one is negative, or a seat would need more pages than it may hold;
                 then the message names the seat. Nothing has changed.
         """
@@ -73,23 +75,27 @@ class DecodeState:
             raise ValueError(
                 f"{list(q_lens)}: there must be a number, 0 or more, for each of {self.num_seats} seats"
             )
-        steps = list(zip(self.sequences, q_lens, strict=True))
+        steps = zip(self.sequences, q_lens, strict=True)
         wanted = [pages_for(sequence.length + new, self.page_size) for sequence, new in steps]
         most = max(wanted)
         if most > self.max_pages:
             raise ValueError(f"seat {wanted.index(most)} needs {most} pages; it may hold {self.max_pages}")
-        lacking = sum(max(0, want - have) for want, have in zip(wanted, self.held, strict=True))
-        free = len(self.allocator.free_pages)
-        if lacking > free:
-            raise OutOfPages(f"{lacking} pages wanted, {free} of {self.allocator.num_pages - 1} free")
-        for seat, (sequence, new) in enumerate(steps):
-            have = len(sequence.pages)
-            sequence.reserve(new)
-            if len(sequence.pages) > have:
-                self.page_indices[seat, have : len(sequence.pages)] = torch.tensor(sequence.pages[have:])
+        # The entries of the table to fill: none for a seat that holds as many pages as it wants, or more.
+        entries = [
+            (seat, column)
+            for seat, (have, want) in enumerate(zip(self.held, wanted, strict=True))
+            for column in range(have, want)
+        ]
+        seats, columns = [seat for seat, _ in entries], [column for _, column in entries]
+        pages = self.allocator.allocate(len(entries))
+        for seat, page in zip(seats, pages, strict=True):
+            self.sequences[seat].pages.append(page)
+        self.page_indices[seats, columns] = torch.tensor(pages, dtype=torch.int32)
 
     def release(self, mask: Sequence[bool]) -> None:
         """Give back the pages of the marked seats, which are empty then; their rows list the null page alone.
+
+        A seat gives up its own reference to each page: a page that is held elsewhere, too, stays in use.
 
         Args:
             mask: a bool for each of the B seats. An empty seat may be marked, too.
@@ -107,9 +113,10 @@ class DecodeState:
     def check(self) -> None:
         """Prove that allocator, sequences and table agree.
 
-        The allocator's own books balance. Each page that seats hold has at least as many references as seats that
-        hold it. Each row lists the pages of its seat, in order, and then the null page. Each seat's tokens have room
-        in its pages. It changes nothing, and may be called between any two steps.
+        The allocator's own books balance. Each page that seats hold is one of the allocator's, and has at least one
+        reference for each time that a seat holds it. Each row lists the pages of its seat, in order, and then the
+        null page. Each seat has 0 tokens or more, and its pages have room for them. It changes nothing, and may be
+        called between any two steps.
 
         Raises:
             RuntimeError: something doesn't agree; the message names the page or the seat.

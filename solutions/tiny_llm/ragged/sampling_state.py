@@ -29,7 +29,7 @@ class SamplingState:
         self.decode_state = decode_state
         self.max_positions = max_positions
         self.seats: list[Running | None] = [None] * decode_state.num_seats
-        self.pushed = 0  # requests so far
+        self.pushed = 0  # how many requests were pushed so far: the rank of the next one
 
     @property
     def idle(self) -> list[int]:
@@ -64,7 +64,7 @@ class SamplingState:
         return seat
 
     def completed_mask(self) -> list[bool]:
-        """For each seat, whether its request has all its tokens; False where there is no request."""
+        """For each seat, whether its request has all its tokens; False for an idle seat. It changes nothing."""
         return [
             running is not None and running.request.finished(self.max_positions) for running in self.seats
         ]
@@ -73,8 +73,8 @@ class SamplingState:
         """How many tokens each seat brings to the next step. It changes nothing.
 
         First the requests that decode, with the one token that is due; then the others; both in the order in which
-        they came. Each brings all that is due, or what is left of the budget, or what its pages and the pages that
-        it may take have room for.
+        they came. Each brings the least of three numbers: what is due, what is left of the budget, and what has room
+        in the pages that it holds and those that it may take.
 
         Args:
             token_budget: how many tokens all seats together bring at most.
@@ -101,16 +101,16 @@ class SamplingState:
         return lens
 
     def ragged_issue_tokens(self, lens: Sequence[int]) -> list[int]:
-        """The next tokens of each seat, in one row: one seat's after the other's. It changes nothing.
+        """The next tokens of all seats in one row, those of seat 0 first. It changes nothing.
 
         Args:
-            lens: how many of each of the B seats.
+            lens: how many tokens each of the B seats brings; 0 for an idle seat.
         """
         pairs = zip(self.seats, lens, strict=True)
         return [token for running, count in pairs if running is not None for token in running.next_ids(count)]
 
     def get(self, mask: Sequence[bool]) -> list[Running]:
-        """What runs in the marked seats, in the order of the seats; an idle seat is left out.
+        """What runs in the marked seats, in the order of the seats; an idle seat is left out. It changes nothing.
 
         Args:
             mask: a bool for each of the B seats.

@@ -39,7 +39,7 @@ def book(
         run_mdbook([program, "build", str(course.book), *options])
         print(f"built: open {course.book / 'build' / 'index.html'}")
     else:
-        check_port(port)
+        require_free_port(port)
         print(f"serving the book at http://{HOST}:{port} (Ctrl-C stops it)", flush=True)
         run_mdbook([program, "serve", str(course.book), "--hostname", HOST, "--port", str(port), *options])
 
@@ -59,7 +59,7 @@ def find_mdbook() -> str:
     return program
 
 
-def check_port(port: int) -> None:
+def require_free_port(port: int) -> None:
     """Refuse a port on which something answers already.
 
     Raises:

@@ -70,7 +70,7 @@ def _typed_lines(text: str, first: int, prompt: str) -> Iterator[tuple[int, str]
         yield number, typed.strip()
 
 
-class CommandChecker:
+class KnownCommands:
     """Knows the course's commands, days and tasks, and says what is wrong with a command, if anything."""
 
     def __init__(self, course: Course, manifest: Manifest) -> None:

@@ -39,7 +39,7 @@ class Verdict:
         return not self.findings.problems
 
 
-def check(
+def prove(
     only: Annotated[
         str | None, typer.Option(metavar="GATES", help="Run these gates alone, with commas between them.")
     ] = None,
@@ -110,12 +110,12 @@ def run_gate(name: str, context: Context) -> Verdict:
 def show_table(console: Console, verdicts: list[Verdict]) -> None:
     """The end of the run: a line a gate, then the sum."""
     table = Table(box=None, pad_edge=False)
-    for heading in ("gate", "result", "what was checked"):
+    for heading in ("gate", "result", "what it looked at"):
         table.add_column(heading)
     table.add_column("seconds", justify="right")
     for verdict in verdicts:
         result = "[green]passed[/green]" if verdict.passed else "[red]failed[/red]"
-        table.add_row(verdict.gate, result, verdict.findings.checked, f"{verdict.seconds:.1f}")
+        table.add_row(verdict.gate, result, verdict.findings.looked_at, f"{verdict.seconds:.1f}")
     console.print()
     console.print(table)
     failed = [verdict.gate for verdict in verdicts if not verdict.passed]
@@ -125,7 +125,7 @@ def show_table(console: Console, verdicts: list[Verdict]) -> None:
 
 def _one_line(verdict: Verdict) -> str:
     result = "passed" if verdict.passed else f"failed, {count(len(verdict.findings.problems), 'problem')}"
-    return f"  {verdict.gate}: {result} ({verdict.findings.checked}; {verdict.seconds:.1f} s)"
+    return f"  {verdict.gate}: {result} ({verdict.findings.looked_at}; {verdict.seconds:.1f} s)"
 
 
 def _console() -> Console:

@@ -1,12 +1,12 @@
 """Gate: manifest, tests, book and README agree.
 
-The manifest itself is checked as it is read (every task has three hints, every function exists and is one task's).
+The manifest itself is validated as it is read (every task has three hints, every function exists and is one task's).
 The book's Python is run and its figures are redrawn by the suite, which the reference gate runs.
 """
 
 from __future__ import annotations
 
-from authoring.book.checks import book_problems, read_pages
+from authoring.book.agreement import book_problems, read_pages
 from authoring.gates.day_tests import tests_of_task
 from authoring.gates.gate import Context, Findings, count
 from authoring.gates.workers import tests_of_day
@@ -24,7 +24,7 @@ def agreement(context: Context) -> Findings:
         if not tests[task.name]
     ]
     problems += book_problems(course, context.manifest)
-    checked = ", ".join(
+    looked_at = ", ".join(
         [
             count(len(lessons), "day"),
             count(len(tests), "task"),
@@ -32,4 +32,4 @@ def agreement(context: Context) -> Findings:
             count(len(read_pages(course)), "page"),
         ]
     )
-    return Findings(checked, problems)
+    return Findings(looked_at, problems)

@@ -15,6 +15,7 @@ from authoring.gates.workers import Job, JobResult, run_jobs
 from coursekit.editing.assembly import assemble
 from coursekit.manifest import Lesson, Manifest, load_manifest
 from coursekit.paths import PACKAGES, Course
+from coursekit.task_state import TaskState
 
 # A day's tests take under ten seconds; a slow machine, busy with other things, is given this much.
 DAY_SECONDS = 180.0
@@ -24,7 +25,7 @@ DAY_SECONDS = 180.0
 class Findings:
     """What a gate looked at (with numbers), what is wrong, and what is worth knowing though it is not wrong."""
 
-    checked: str = ""
+    looked_at: str = ""
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -65,13 +66,7 @@ class Context:
     def run(self, title: str, jobs: list[Job]) -> list[JobResult]:
         """Run the jobs, showing progress. The results come in the order of the jobs."""
         with Meter(self.console, title, len(jobs)) as meter:
-
-            def tick(result: JobResult | None) -> None:
-                if result is not None:
-                    meter.advance()
-                meter.pulse()
-
-            results = run_jobs(self.course, jobs, self.workers, Path(self._kernels.name), tick)
+            results = run_jobs(self.course, jobs, self.workers, Path(self._kernels.name), meter.advance)
         order = {id(job): place for place, job in enumerate(jobs)}
         return sorted(results, key=lambda result: order[id(result.job)])
 
@@ -84,16 +79,16 @@ def count(number: int, singular: str, plural: str = "") -> str:
     return f"{number} {singular if number == 1 else plural or singular + 's'}"
 
 
-def day_problems(results: Iterable[JobResult], wanted: str) -> list[str]:
+def day_problems(results: Iterable[JobResult], wanted: TaskState) -> list[str]:
     """The tasks, of days that were run whole, that are not in the state that they should be in."""
     problems = []
     for result in results:
         for task in result.job.lesson.tasks:
             state = result.state(task.name)
             if state != wanted:
-                was = f"is {state!r}" if state else "has no result"
+                was = f"is '{state}'" if state else "has no result"
                 problems.append(
-                    f"{result.job.name}: {task.name} {task.title} {was}, not {wanted!r}"
+                    f"{result.job.name}: {task.name} {task.title} {was}, not '{wanted}'"
                     f"{indented(result.first_failure(task.name))}"
                 )
         if result.report is not None and not result.report.finished:

@@ -12,7 +12,7 @@ from authoring.gates.gate import Context, Findings, count, indented
 from authoring.rooms import ROOMS
 
 # What is written by hand; the starter is generated. Whichever of these is not there is left out.
-CHECKED = (
+HANDWRITTEN = (
     "solutions",
     *(f"src/{room}" for room in ROOMS),
     "tests",
@@ -29,7 +29,7 @@ TOOLS = {
 def lint(context: Context) -> Findings:
     """Run the three tools on every Python file that is written by hand."""
     root = context.course.root
-    places = [place for place in CHECKED if (root / place).is_dir()]
+    places = [place for place in HANDWRITTEN if (root / place).is_dir()]
     problems = [problem for name in TOOLS if (problem := _problem(root, name, places))]
     files = sum(1 for place in places for _ in (root / place).rglob("*.py"))
     return Findings(f"{count(files, 'file')}: {', '.join(TOOLS)}", problems)

@@ -11,7 +11,7 @@ from authoring.gates.tracks import installed
 from authoring.gates.workers import Job, JobResult
 from coursekit.backends import Backend
 from coursekit.manifest import Lesson
-from coursekit.running.results import CRASHED, NOT_STARTED, PASSED, WRONG
+from coursekit.task_state import TaskState
 
 # A mutant may take this many times as long as the whole day on the reference, and may take this long in any case.
 PATIENCE = 5
@@ -49,7 +49,7 @@ def mutants(context: Context) -> Findings:
             findings.notes.append(f"{one.label} never ends: it was {result.last_words}")
     tasks = len({one.mutant.task.name for one in planted})
     left = f", {len(planted) - len(jobs)} not run" if len(planted) > len(jobs) else ""
-    findings.checked = f"{found} of {count(len(jobs), 'mutant')} found{left}, {count(tasks, 'task')}"
+    findings.looked_at = f"{found} of {count(len(jobs), 'mutant')} found{left}, {count(tasks, 'task')}"
     return findings
 
 
@@ -93,7 +93,7 @@ def _limits(context: Context, planted: list[Planted], findings: Findings) -> dic
     ]
     limits = {}
     for result in context.run("mutants: days without any", jobs):
-        problems = day_problems([result], PASSED)
+        problems = day_problems([result], TaskState.PASSED)
         findings.problems += problems
         if not problems:
             limit = max(LEAST_SECONDS, PATIENCE * result.seconds)
@@ -120,10 +120,10 @@ def _survival(mutant: Mutant, result: JobResult) -> str | None:
     if result.timed_out or result.died:
         return None
     state = result.state(mutant.task.name)
-    if state in (WRONG, CRASHED):
+    if state in (TaskState.WRONG, TaskState.CRASHED):
         return None
-    if state == PASSED:
+    if state == TaskState.PASSED:
         return "survives: the task's tests pass"
-    if state == NOT_STARTED:
+    if state == TaskState.NOT_STARTED:
         return "reads 'not started': a mutant is a mistake, not a stub"
     return f"gave no result{indented(result.last_words)}"

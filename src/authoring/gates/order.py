@@ -6,7 +6,7 @@ from authoring.gates.gate import DAY_SECONDS, Context, Findings, day_problems
 from authoring.gates.tracks import days, days_by_track, installed, missing_tracks
 from authoring.gates.workers import Job
 from coursekit.backends import Backend
-from coursekit.running.results import PASSED
+from coursekit.task_state import TaskState
 
 
 def order(context: Context) -> Findings:
@@ -23,5 +23,5 @@ def order(context: Context) -> Findings:
         if installed(backend)
         for lesson in days(context, backend)
     ]
-    problems = day_problems(context.run("order", jobs), PASSED)
+    problems = day_problems(context.run("order", jobs), TaskState.PASSED)
     return Findings(days_by_track(jobs), problems, missing_tracks(context))

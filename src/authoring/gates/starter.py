@@ -5,7 +5,7 @@ from __future__ import annotations
 from authoring.gates.gate import DAY_SECONDS, Context, Findings, count, day_problems, indented
 from authoring.gates.tracks import jobs_of_tracks, missing_tracks
 from authoring.starter import drifted, wanted_files
-from coursekit.running.results import NOT_STARTED
+from coursekit.task_state import TaskState
 
 
 def starter(context: Context) -> Findings:
@@ -18,7 +18,7 @@ def starter(context: Context) -> Findings:
         for drift in drifted(course, wanted)
     ]
     jobs = jobs_of_tracks(context, "the untouched starter", wanted, DAY_SECONDS)
-    problems += day_problems(context.run("starter", jobs), NOT_STARTED)
+    problems += day_problems(context.run("starter", jobs), TaskState.NOT_STARTED)
     files, tasks = sum(map(len, wanted.values())), sum(len(job.lesson.tasks) for job in jobs)
     return Findings(
         f"{count(files, 'file')}, {count(tasks, 'task')} not started", problems, missing_tracks(context)

@@ -10,8 +10,8 @@ from authoring.gates.gate import Context, count
 from authoring.gates.scratch import Packages
 from authoring.gates.workers import Job
 from coursekit.backends import Backend
-from coursekit.lessons.tracks import covers
 from coursekit.manifest import Lesson
+from coursekit.tracks import covers
 
 # The suite runs on torch; the days of the other tracks are run apart.
 OTHER_BACKENDS = tuple(backend for backend in Backend if backend is not Backend.TORCH)
@@ -54,5 +54,5 @@ def missing_tracks(context: Context) -> list[str]:
 
 
 def installed(backend: Backend) -> bool:
-    """Whether the framework is there; asked without importing it, because no fork is safe after importing MLX."""
+    """Whether the framework is there, asked without importing it."""
     return find_spec(backend) is not None

@@ -9,16 +9,20 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from authoring.gates.children import Child, Command, preload, start
+from authoring.gates.children import Command, end, start
 from authoring.gates.scratch import Packages, lay_out
 from coursekit.backends import Backend
 from coursekit.manifest import Lesson
 from coursekit.paths import Course
+from coursekit.running.import_path import Impl
 from coursekit.running.results import Report, read_report
+from coursekit.task_state import TaskState
 
-PAUSE = 0.01
+PAUSE = 0.1  # seconds between two looks at the clock
 OUTPUT_SHOWN = 12  # lines
 OPTIONS = (
     *("-p", "coursekit.plugin", "-p", "no:cacheprovider", "-q", "--tb=short"),
@@ -60,7 +64,7 @@ class JobResult:
         """Whether Python itself was ended, by a signal that we didn't send."""
         return self.code < 0 and not self.timed_out
 
-    def state(self, task: str) -> str | None:
+    def state(self, task: str) -> TaskState | None:
         """The state of a task; None where none of its tests ran."""
         if self.report is None or task not in self.report.tasks:
             return None
@@ -85,7 +89,7 @@ class JobResult:
 @dataclass
 class _Running:
     job: Job
-    child: Child
+    child: BaseProcess
     folder: Path
     started: float
 
@@ -95,7 +99,7 @@ def run_jobs(
     jobs: Iterable[Job],
     workers: int,
     kernels: Path,
-    tick: Callable[[JobResult | None], None] = lambda result: None,
+    one_done: Callable[[], None] = lambda: None,
 ) -> list[JobResult]:
     """Run every job, ``workers`` at a time. Ctrl-C ends them all, and what they wrote is removed.
 
@@ -104,12 +108,11 @@ def run_jobs(
         jobs: taken one by one, as children become free.
         workers: how many children run at a time.
         kernels: a folder in which compiled kernels are kept, for these jobs and later ones.
-        tick: called with each result when it is there, and with None again and again while waiting.
+        one_done: called after each.
 
     Returns:
         The results, in the order in which they came.
     """
-    preload(course)
     results: list[JobResult] = []
     waiting = iter(jobs)
     with _folder() as folder, _ended([]) as running:
@@ -122,9 +125,8 @@ def run_jobs(
                 if (result := _poll(one)) is not None:
                     running.remove(one)
                     results.append(result)
-                    tick(result)
-            tick(None)
-            time.sleep(PAUSE)
+                    one_done()
+            wait([one.child.sentinel for one in running], PAUSE)
 
 
 def tests_of_day(course: Course, lesson: Lesson) -> Path:
@@ -134,7 +136,7 @@ def tests_of_day(course: Course, lesson: Lesson) -> Path:
 @contextmanager
 def _folder() -> Iterator[Path]:
     # Resolved, because pytest compares paths: on some systems the temporary folder is behind a link.
-    with tempfile.TemporaryDirectory(prefix="coursekit-check-", ignore_cleanup_errors=True) as name:
+    with tempfile.TemporaryDirectory(prefix="coursekit-gates-", ignore_cleanup_errors=True) as name:
         yield Path(name).resolve()
 
 
@@ -146,7 +148,7 @@ def _ended(running: list[_Running]) -> Iterator[list[_Running]]:
     finally:
         for one in running:
             with suppress(OSError):
-                one.child.kill()
+                end(one.child)
 
 
 def _start(course: Course, job: Job, parent: Path, kernels: Path) -> _Running:
@@ -166,7 +168,7 @@ def _start(course: Course, job: Job, parent: Path, kernels: Path) -> _Running:
             "--basetemp",
             str(temporary / "pytest"),
         ),
-        *("--tiny-llm-root", str(root), "--impl", "learner", "--backend", job.backend),
+        *("--tiny-llm-root", str(root), "--impl", Impl.LEARNER, "--backend", job.backend),
         *("--coursekit-report", str(folder / "report.json")),
         *(["-x"] if job.stop_at_first_failure else []),
         *([f"{file}::{test}" for test in job.tests] or [file]),
@@ -178,11 +180,11 @@ def _start(course: Course, job: Job, parent: Path, kernels: Path) -> _Running:
 
 def _poll(running: _Running) -> JobResult | None:
     seconds = time.monotonic() - running.started
-    code = running.child.poll()
+    code = running.child.exitcode
     timed_out = code is None and seconds > running.job.seconds
     if code is None and not timed_out:
         return None
-    running.child.kill()  # when it has ended by itself: whatever its tests left behind
+    end(running.child)  # when it has ended by itself: whatever its tests left behind
     return _result(running, -1 if code is None else code, seconds, timed_out)
 
 

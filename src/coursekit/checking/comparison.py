@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from coursekit import lab
-from coursekit.checking import arrays
+from coursekit import arrays, lab
 from coursekit.checking.cases import Axes
 from coursekit.checking.causes import find_cause
 

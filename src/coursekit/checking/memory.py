@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from collections.abc import Iterable, Mapping
 
-from coursekit.checking import arrays
+from coursekit import arrays
 
 _LEAVES = (type, types.ModuleType, str, bytes, int, float)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from coursekit.checking import arrays
+from coursekit import arrays
 from coursekit.checking.causes import find_plain_cause
 from coursekit.checking.comparison import CheckFailed, differing, kind_of, plural
 

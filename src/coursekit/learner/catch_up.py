@@ -14,8 +14,9 @@ from coursekit.files import write_files
 from coursekit.learner.state import State, save_copies
 from coursekit.manifest import FunctionRef, Lesson, Task, load_manifest
 from coursekit.paths import Course
+from coursekit.task_state import TaskState
 
-FAILING = ("wrong", "crashed")
+FAILING = (TaskState.WRONG, TaskState.CRASHED)
 
 
 def catch_up(

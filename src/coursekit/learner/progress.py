@@ -98,7 +98,7 @@ def _legend(days: Iterable[DayStanding], ascii_only: bool) -> Text:
     there = {standing for day in days for standing in day.tasks.values()}
     usual = (Standing.PASSED, Standing.BEGUN, Standing.NOT_STARTED)
     shown = [standing for standing in SYMBOLS if standing in there or standing in usual]
-    parts = [Text.assemble(_symbol(standing, ascii_only), f" {standing.value}") for standing in shown]
+    parts = [Text.assemble(_symbol(standing, ascii_only), f" {standing}") for standing in shown]
     legend = Text("   ").join(parts)
     if Standing.BORROWED in there:
         legend.append(

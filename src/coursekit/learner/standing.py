@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 
 from coursekit.errors import CourseError
 from coursekit.learner.state import State
@@ -11,9 +11,10 @@ from coursekit.lessons.outline import fingerprint, stub_message
 from coursekit.lessons.package import Package
 from coursekit.manifest import FunctionRef, Lesson, Manifest, Task
 from coursekit.paths import Course
+from coursekit.task_state import TaskState
 
 
-class Standing(Enum):
+class Standing(StrEnum):
     """Where a task stands. Begun is all that is written, at least in part, and has not passed yet."""
 
     NOT_STARTED = "not started"
@@ -91,7 +92,7 @@ class Survey:
         ):
             return Standing.BORROWED
         result = self._state.result(self.package, task.name)
-        by_state = {"passed": Standing.PASSED, "skipped": Standing.SKIPPED}
+        by_state = {TaskState.PASSED: Standing.PASSED, TaskState.SKIPPED: Standing.SKIPPED}
         return by_state.get(result.state, Standing.BEGUN) if result else Standing.BEGUN
 
     def _mark(self, ref: FunctionRef) -> str | None:

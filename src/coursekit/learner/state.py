@@ -17,21 +17,21 @@ from coursekit.files import write_files
 from coursekit.lessons.lesson import FunctionRef
 from coursekit.lessons.outline import fingerprint, functions, parse
 from coursekit.paths import Course
+from coursekit.task_state import TaskState
 
 SCHEMA = 1
-STATES = ("not started", "crashed", "wrong", "passed", "skipped")
 
 
 @dataclass(frozen=True)
 class Result:
-    """How a task's last run ended: one of `STATES`, the points earned, when (ISO 8601, UTC)."""
+    """How a task's last run ended: the state, the points earned, when (ISO 8601, UTC)."""
 
-    state: str
+    state: TaskState
     points: int
     when: str
 
     def __post_init__(self) -> None:
-        if self.state not in STATES or type(self.points) is not int or type(self.when) is not str:
+        if type(self.points) is not int or type(self.when) is not str:
             raise ValueError(f"no result of a task: {self}")
 
 
@@ -73,7 +73,10 @@ class State:
         if type(table["schema"]) is int and table["schema"] > SCHEMA:
             raise CourseError(f"{path} was written by a newer version of the course: update the course")
         results = {
-            package: {task: Result(**result) for task, result in tasks.items()}
+            package: {
+                task: Result(**{**result, "state": TaskState(result["state"])})
+                for task, result in tasks.items()
+            }
             for package, tasks in table["results"].items()
         }
         hints = {str(task): int(count) for task, count in table["hints"].items()}
@@ -99,10 +102,10 @@ class State:
         """Note how a task's run ended just now; `save()` writes it.
 
         Raises:
-            ValueError: the state is none of `STATES`.
+            ValueError: there is no such state.
         """
         when = datetime.now(UTC).isoformat(timespec="seconds")
-        self.results.setdefault(package, {})[task] = Result(state, points, when)
+        self.results.setdefault(package, {})[task] = Result(TaskState(state), points, when)
 
     def result(self, package: str, task: str) -> Result | None:
         return self.results.get(package, {}).get(task)

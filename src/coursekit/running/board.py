@@ -10,18 +10,20 @@ from rich.text import Text
 
 from coursekit.backends import Backend
 from coursekit.learner.stubs_left import unwritten
-from coursekit.lessons.tracks import name_days
 from coursekit.manifest import Lesson, Manifest, Task
 from coursekit.paths import Course
-from coursekit.running.results import CRASHED, NOT_STARTED, PASSED, SKIPPED, WRONG, Report, TaskResult
+from coursekit.running.import_path import Impl
+from coursekit.running.results import Report, TaskResult
+from coursekit.task_state import TaskState
+from coursekit.tracks import name_days
 
 # State -> (symbol, symbol where the terminal has no Unicode, colour).
 LOOKS = {
-    PASSED: ("✓", "+", "green"),
-    WRONG: ("✗", "x", "red"),
-    CRASHED: ("!", "!", "red"),
-    NOT_STARTED: ("○", "o", "cyan"),
-    SKIPPED: ("–", "-", "dim"),
+    TaskState.PASSED: ("✓", "+", "green"),
+    TaskState.WRONG: ("✗", "x", "red"),
+    TaskState.CRASHED: ("!", "!", "red"),
+    TaskState.NOT_STARTED: ("○", "o", "cyan"),
+    TaskState.SKIPPED: ("–", "-", "dim"),
 }
 STATE_WIDTH = max(map(len, LOOKS))
 NOTE_INDENT = 31  # below the title
@@ -65,7 +67,9 @@ class Board:
     def _show_task(self, task: Task, result: TaskResult) -> None:
         symbol, plain, colour = LOOKS[result.state]
         points = (
-            f"{self._earned(task, result)}/{task.points}" if result.state != SKIPPED else f"–/{task.points}"
+            f"{self._earned(task, result)}/{task.points}"
+            if result.state != TaskState.SKIPPED
+            else f"–/{task.points}"
         )
         line = Text("  ")
         line.append(f"{symbol if self._unicode else plain} {result.state:<{STATE_WIDTH}}", style=colour)
@@ -79,17 +83,19 @@ class Board:
             self._show_block(f"({note})", indent=NOTE_INDENT, style="dim")
 
     def _note(self, result: TaskResult) -> str:
-        if result.state == SKIPPED:
+        if result.state == TaskState.SKIPPED:
             return result.tests[0].message
         if result.name in self.borrowed:
             return "borrowed from the reference"
-        needs = next((test.needs for test in result.tests if test.state == NOT_STARTED and test.needs), "")
-        if result.state == NOT_STARTED and needs:
+        needs = next(
+            (test.needs for test in result.tests if test.state == TaskState.NOT_STARTED and test.needs), ""
+        )
+        if result.state == TaskState.NOT_STARTED and needs:
             return f"needs {needs} first"
         if not result.complete:
             return f"{len(result.tests)} of its {result.planned} tests ran"
-        if result.state != PASSED and result.count(PASSED):
-            return f"{result.count(PASSED)} of {len(result.tests)} tests pass"
+        if result.state != TaskState.PASSED and result.count(TaskState.PASSED):
+            return f"{result.count(TaskState.PASSED)} of {len(result.tests)} tests pass"
         return ""
 
     def _earned(self, task: Task, result: TaskResult) -> int:
@@ -98,7 +104,7 @@ class Board:
     def _show_points(self) -> None:
         results = self.report.tasks
         tasks = [task for lesson in self.lessons for task in lesson.tasks if task.name in results]
-        counted = [task for task in tasks if results[task.name].state != SKIPPED]
+        counted = [task for task in tasks if results[task.name].state != TaskState.SKIPPED]
         if not counted:
             return
         got = sum(self._earned(task, results[task.name]) for task in counted)
@@ -111,17 +117,17 @@ class Board:
             return
         if self.report.errors:
             return
-        failing = self._first(CRASHED, WRONG)
+        failing = self._first(TaskState.CRASHED, TaskState.WRONG)
         if failing is not None:
             self._show_failure(*failing)
             return
-        missing = self._first(NOT_STARTED)
+        missing = self._first(TaskState.NOT_STARTED)
         if missing is not None:
             self._show_to_write(self._needed(*missing))
             return
         self._show_done()
 
-    def _first(self, *states: str) -> tuple[Task, TaskResult] | None:
+    def _first(self, *states: TaskState) -> tuple[Task, TaskResult] | None:
         for name, result in self.report.tasks.items():
             if result.state in states:
                 return self.manifest.task(name), result
@@ -166,7 +172,7 @@ class Board:
         names = name_days(self.lessons, self.manifest)
         self._print()
         self._print(f"Done: {'Day' if len(self.lessons) == 1 else 'Days'} {names}.", style="bold green")
-        if self.report.impl == "solution":
+        if self.report.impl == Impl.SOLUTION:
             return
         after = self._lesson_after()
         if after is None:
@@ -233,4 +239,4 @@ class Board:
 
 def earned(task: Task, result: TaskResult) -> int:
     """The points of a task: all of them when every test of it that ran passed, or none."""
-    return task.points if result.state == PASSED and result.complete else 0
+    return task.points if result.state == TaskState.PASSED and result.complete else 0

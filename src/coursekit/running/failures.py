@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from coursekit.check import CheckFailed
+from coursekit.checking.comparison import CheckFailed
 from coursekit.running import compiler_errors
-from coursekit.running.results import CRASHED, NOT_STARTED, WRONG
 from coursekit.running.stubs import Stub, chain, reached_stub
+from coursekit.task_state import TaskState
 
 LONGEST_MESSAGE = 300
 LONGEST_ASSERT = 6
@@ -90,7 +90,7 @@ MEANINGS = (
 class Failure:
     """How a test failed: a state, what to tell the learner, and the line of the test that was reached."""
 
-    state: str
+    state: TaskState
     message: str
     stub: Stub | None = None
     line: int | None = None
@@ -121,7 +121,7 @@ def describe(error: BaseException, places: Places) -> Failure:
     line = next((frame.lineno for frame in reversed(frames) if places.is_test(frame.filename)), None)
     stub = reached_stub(error)
     if stub is not None:
-        return Failure(NOT_STARTED, "", stub, line)
+        return Failure(TaskState.NOT_STARTED, "", stub, line)
     links = compiler_errors.out_of_interpreter(error)
     interpreted, error = len(links) > 1, links[-1]
     frames = traceback.StackSummary.from_list(
@@ -132,11 +132,11 @@ def describe(error: BaseException, places: Places) -> Failure:
     timeout = TIMEOUT.search(str(error)) if failed else None
     if timeout is not None:
         lines = [f"ran longer than {float(timeout[1]):g} s and was stopped: is there a loop that never ends?"]
-        return Failure(CRASHED, "\n".join(lines + _place(error, frames, places)), line=line)
+        return Failure(TaskState.CRASHED, "\n".join(lines + _place(error, frames, places)), line=line)
     if failed or (isinstance(error, AssertionError) and _raised_by_test(frames, places, interpreted)):
-        return Failure(WRONG, "\n".join(_assertion(error, frames, places)), line=line)
+        return Failure(TaskState.WRONG, "\n".join(_assertion(error, frames, places)), line=line)
     lines = [_first_words(error), *_place(error, frames, places), *_meaning(error, frames, places)]
-    return Failure(CRASHED, "\n".join(lines), line=line)
+    return Failure(TaskState.CRASHED, "\n".join(lines), line=line)
 
 
 def _raised_by_test(frames: traceback.StackSummary, places: Places, interpreted: bool) -> bool:

@@ -6,6 +6,7 @@ import os
 import sys
 from enum import StrEnum
 
+from coursekit.backends import Device
 from coursekit.paths import PACKAGES, ROOT_VARIABLE, Course
 
 
@@ -32,5 +33,5 @@ def choose_implementation(course: Course, impl: str) -> None:
 
 def choose_triton(device: str) -> None:
     """On the CPU, let Triton interpret kernels, even where there is a GPU; it asks once, when it is imported."""
-    if device == "cpu":
+    if device == Device.CPU:
         os.environ.setdefault("TRITON_INTERPRET", "1")

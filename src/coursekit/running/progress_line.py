@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import sys
 
-from coursekit.running.results import CRASHED, NOT_STARTED, PASSED, SKIPPED, WRONG, Result
+from coursekit.running.results import Result
+from coursekit.task_state import TaskState
 
-MARKS = {PASSED: ".", NOT_STARTED: "-", WRONG: "x", CRASHED: "!", SKIPPED: "s"}
+MARKS = {
+    TaskState.PASSED: ".",
+    TaskState.NOT_STARTED: "-",
+    TaskState.WRONG: "x",
+    TaskState.CRASHED: "!",
+    TaskState.SKIPPED: "s",
+}
 WIDEST = 76
 
 

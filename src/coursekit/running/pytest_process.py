@@ -15,7 +15,8 @@ from pathlib import Path
 
 from coursekit.errors import CourseError
 from coursekit.paths import ROOT_VARIABLE, Course
-from coursekit.running.results import CRASHED, Report, Result, read_report, sentence
+from coursekit.running.results import Report, Result, read_report, sentence
+from coursekit.task_state import TaskState
 
 INTERRUPTED = 130
 # pytest's own exit codes.
@@ -111,7 +112,9 @@ def _add_victim(report: Report, test_id: str, code: int, said: str, course: Cour
     where = test_id.partition("::")[0]
     message = _last_words(code, said, course)
     report.add(
-        Result(test_id, f"{week}.{day}.{number}", sentence(name), CRASHED, message=message, where=where)
+        Result(
+            test_id, f"{week}.{day}.{number}", sentence(name), TaskState.CRASHED, message=message, where=where
+        )
     )
 
 

@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from coursekit.files import write_files
-
-PASSED = "passed"
-NOT_STARTED = "not started"
-WRONG = "wrong"
-CRASHED = "crashed"
-SKIPPED = "skipped"
+from coursekit.task_state import TaskState
 
 TASK_TEST = re.compile(r"test_task_(\d+)_(\w+)")
 
 # The first group that any test of a task is in has the task's state; skipped only where all of them are. Crashed and
 # wrong weigh the same: what a later test stumbles over often follows from what an earlier one says more plainly.
-PRECEDENCE = ((CRASHED, WRONG), (NOT_STARTED,), (PASSED,), (SKIPPED,))
+PRECEDENCE = (
+    (TaskState.CRASHED, TaskState.WRONG),
+    (TaskState.NOT_STARTED,),
+    (TaskState.PASSED,),
+    (TaskState.SKIPPED,),
+)
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Result:
     id: str
     task: str | None
     sentence: str
-    state: str
+    state: TaskState
     seconds: float = 0.0
     message: str = ""
     where: str = ""
@@ -52,7 +52,7 @@ class TaskResult:
     tests: tuple[Result, ...]
 
     @property
-    def state(self) -> str:
+    def state(self) -> TaskState:
         return fold(test.state for test in self.tests)
 
     @property
@@ -60,13 +60,13 @@ class TaskResult:
         """Whether every test that the task has was run."""
         return len(self.tests) == self.planned
 
-    def count(self, *states: str) -> int:
+    def count(self, *states: TaskState) -> int:
         return sum(test.state in states for test in self.tests)
 
     @property
     def first_failure(self) -> Result | None:
         """The first test in the task's own state, unless that is a good one: the first that is wrong or crashed."""
-        if self.state in (PASSED, SKIPPED):
+        if self.state in (TaskState.PASSED, TaskState.SKIPPED):
             return None
         return next(test for test in self.tests if test.state == self.state)
 
@@ -129,7 +129,9 @@ def read_report(path: Path) -> Report:
     """The report that ``Report.write`` wrote."""
     document = json.loads(path.read_text(encoding="utf-8"))
     tests = [test for task in document.pop("tasks").values() for test in task["tests"]]
-    results = [Result(**test) for test in tests + document.pop("others")]
+    results = [
+        Result(**{**test, "state": TaskState(test["state"])}) for test in tests + document.pop("others")
+    ]
     return Report(results=results, **document)
 
 
@@ -141,19 +143,19 @@ def sentence(test_name: str) -> str:
     return f"{words} {bracket}{parameters}".strip()
 
 
-def fold(states: Iterable[str]) -> str:
+def fold(states: Iterable[TaskState]) -> TaskState:
     """One state for several tests, given in their order: the one that the learner should see to first."""
     found = list(states)
-    return next((state for group in PRECEDENCE for state in found if state in group), NOT_STARTED)
+    return next((state for group in PRECEDENCE for state in found if state in group), TaskState.NOT_STARTED)
 
 
 def _task_document(task: TaskResult) -> dict[str, Any]:
     first = task.first_failure
     return {
         "state": task.state,
-        "passed": task.count(PASSED),
-        "failed": task.count(CRASHED, WRONG, NOT_STARTED),
-        "skipped": task.count(SKIPPED),
+        "passed": task.count(TaskState.PASSED),
+        "failed": task.count(TaskState.CRASHED, TaskState.WRONG, TaskState.NOT_STARTED),
+        "skipped": task.count(TaskState.SKIPPED),
         "complete": task.complete,
         "first_failure": first.message if first else None,
         "tests": [asdict(test) for test in task.tests],

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-from enum import StrEnum
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from coursekit.backends import Backend
+from coursekit.backends import Backend, Device
 from coursekit.errors import CourseError
 from coursekit.learner.standing import borrowed_tasks
 from coursekit.learner.state import State
 from coursekit.learner.stubs_left import begun_and_next
-from coursekit.lessons.tracks import covers, track_refusal
 from coursekit.manifest import Lesson, Manifest, load_manifest
 from coursekit.paths import Course
 from coursekit.running.board import Board, earned
@@ -29,6 +27,7 @@ from coursekit.running.pytest_process import (
     run_pytest,
 )
 from coursekit.running.results import Report
+from coursekit.tracks import covers, track_refusal
 
 # Arguments of pytest that ask for its own output: with any of them it is not silenced.
 TALKATIVE = (
@@ -50,12 +49,6 @@ TALKATIVE_TOO = ("--showlocals", "--setup-", "--fixtures", "--markers", "--help"
 MOST_WORKERS = 4
 """Of the whole suite: each has torch and often a model in memory."""
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
-
-
-class Device(StrEnum):
-    CPU = "cpu"
-    CUDA = "cuda"
-    MPS = "mps"
 
 
 def run_tests(
@@ -111,7 +104,7 @@ def run_suite(
     spread = ["-p", "xdist", "-n", str(cores), "--dist", "loadfile"] if cores > 1 and not pytest_args else []
     arguments = [
         "--impl",
-        "solution",
+        Impl.SOLUTION,
         "-q",
         "-rs",
         *spread,
@@ -196,9 +189,13 @@ def _nothing_matches(arguments: list[str], lessons: tuple[Lesson, ...]) -> str:
     return f"{asked} matches no test of Day {lessons[0].name}; there are: {tasks}"
 
 
-def _repeated(impl: Impl, backend: str, device: str) -> str:
+def _repeated(impl: Impl, backend: Backend, device: Device) -> str:
     """The options of this run that the next command needs too."""
-    options = {"--impl": (impl, "learner"), "--backend": (backend, "torch"), "--device": (device, "cpu")}
+    options = {
+        "--impl": (impl, Impl.LEARNER),
+        "--backend": (backend, Backend.TORCH),
+        "--device": (device, Device.CPU),
+    }
     return " ".join(f"{name} {value}" for name, (value, usual) in options.items() if value != usual)
 
 

@@ -1,7 +1,7 @@
 """Attention over pages, compiled (Day 3.3): the kernel walks the block table, and no past is gathered in memory.
 
-What is done with a tile of keys is Day 2.5's. New is where a tile comes from: its tokens lie in several pages,
-and are brought side by side in a buffer that is small enough to stay in the nearest cache.
+The functions for a tile of keys are Day 2.5's. A tile comes from another place: its tokens lie in several pages, and
+are brought side by side in a buffer that is small enough to stay in the nearest cache.
 """
 
 from __future__ import annotations
@@ -50,9 +50,10 @@ def fold_tile(
 
     Args:
         scores: float32 [Q, TILE], of the keys ``start`` … ``stop`` − 1; overwritten by weights, 0 where not seen.
-        start: position of the tile's first key; ``stop``: behind its last.
+        start: position of the tile's first key.
+        stop: one more than the position of its last.
         first_seen: how many keys of the sequence the first new token sees; each later one sees one more.
-        group: queries a token: H/Hkv.
+        group: queries per token: H/Hkv.
         powers: float32 [TILE]; scratch.
         peaks: float32 [Q], totals: float32 [Q], gathered: float32 [Q, D]: what :func:`fold_scores` keeps.
     """
@@ -123,8 +124,8 @@ def attend_pages(
         starts: int32 [B + 1], ``cu_seqlens_q``. kv_lens: int32 [B]. tables: int32 [B, most pages of one].
         rows: int32, which of the B sequences.
         scale: what to multiply the scores by.
-        causal: whether a token sees only what stands before it, and itself; if False, all of its sequence.
-        workers: threads.
+        causal: whether a token sees only the tokens before it, and itself; if False, all of its sequence.
+        workers: how many threads.
         out: float32 [parts, T, H, D]: of each part that a sequence has, [L, H, D] is overwritten.
         lse: float32 [parts, T, H], likewise.
     """
@@ -140,9 +141,10 @@ def paged_attention_cpu(
     causal: bool = True,
     rows: Sequence[int] | None = None,
 ) -> Attended:
-    """Day 3.2's attention by the kernel: one read of each page, no copy of the past, and no score longer than a tile.
+    """Day 3.2's attention by the kernel: one read of each page, no copy of the past, scores of one tile at a time.
 
-    Right for any number of queries; fast for a few a sequence.
+    It is right for any number of queries, and fast for a few per sequence. The results of the parts take
+    4 · parts · T · H · D bytes until they are merged, where parts is the longest past / PART, rounded up.
 
     Args:
         query: [T, H, D] on the CPU.
@@ -150,10 +152,10 @@ def paged_attention_cpu(
         meta: the step.
         scale: what to multiply the scores by.
         causal: as in :func:`tiny_llm.paged.attention.paged_attention`.
-        rows: which sequences of the step, by number; all when None.
+        rows: which sequences of the step to attend for, by number; all when None.
 
     Returns:
         [T, H, D] in the dtype of ``query``, computed in float32, and the log-sum-exp, float32 [T, H]. Zeros and −inf
-        for sequences that were not asked for.
+        for the tokens of the other sequences.
     """
     raise NotImplementedError("Week 3 Day 3 Task 5: From torch and back")

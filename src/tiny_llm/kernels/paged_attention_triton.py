@@ -21,6 +21,8 @@ PART = 512
 """Keys of one sequence that a program goes through: a multiple of TILE."""
 FEWEST_ROWS, MOST_ROWS = 16, 64
 """Queries of a program: a GPU multiplies matrices of at least 16 rows, and has registers for some 64."""
+FEWEST_COLUMNS = 16
+"""The least WIDTH of a tile: a GPU doesn't multiply tiles that have fewer columns in common."""
 
 
 @triton.jit
@@ -36,10 +38,10 @@ def load_tile(
         positions: int32 [TILE].
         wanted: bool [TILE]: which of them to read. Nothing is read for the others, neither table nor page.
         Hkv: key heads. P: tokens per page. D: head size.
-        WIDTH: D, or the next power of two: tiles have no other sizes.
+        WIDTH: a power of two, at least D: tiles have no other sizes.
 
     Returns:
-        [TILE, WIDTH] in the dtype of the pages; zeros where nothing is wanted, and behind D.
+        [TILE, WIDTH] in the dtype of the pages; zeros where nothing is wanted, and from column D on.
     """
     raise NotImplementedError("Week 3 Day 4 Task 1: A tile out of pages")
 
@@ -74,7 +76,9 @@ def finish(gathered, peaks, totals):
     raise NotImplementedError("Week 3 Day 4 Task 2: The online softmax, a tile at a time")
 
 
-@triton.jit
+# T and table_width change from step to step. Without this list, Triton would compile the kernel again for the number
+# 1, and for multiples of 16.
+@triton.jit(do_not_specialize=["T", "table_width"])
 def attend_pages(
     query,
     keys,
@@ -97,7 +101,7 @@ def attend_pages(
     TILE: tl.constexpr,
     PART: tl.constexpr,
 ):
-    """One program. Its ids: 0 is the sequence, 1 is block of ROWS queries · Hkv + key head, 2 is the part.
+    """One program. Its ids: 0 is the sequence, 1 is (block of ROWS queries) · Hkv + key head, 2 is the part.
 
     The queries of a sequence that share a key head are numbered token by token: number i is the query of token
     i // group in query head head · group + i % group, for group = H/Hkv.
@@ -110,7 +114,7 @@ def attend_pages(
         lse: float32 [parts, T, H]; likewise.
         scale: what to multiply the scores by.
         causal: whether a token sees only what stands before it, and itself; if False, all of its sequence.
-        T, H, Hkv, P, D, WIDTH, TILE, PART: sizes. ROWS: queries of a program.
+        T, H, Hkv, P, D, WIDTH, TILE, PART: sizes, WIDTH as in :func:`load_tile`. ROWS: queries of a program.
     """
     raise NotImplementedError("Week 3 Day 4 Task 3: One program")
 
@@ -118,7 +122,10 @@ def attend_pages(
 def paged_attention_triton(
     query: Tensor, keys: Tensor, values: Tensor, meta: ForwardMeta, scale: float, causal: bool = True
 ) -> Attended:
-    """Day 3.2's attention by the Triton kernel: one read of each page a key head, no copy of the past.
+    """Day 3.2's attention by the Triton kernel: one read of each page per key head, no copy of the past.
+
+    The results of the parts take 4 · parts · T · H · D bytes until they are merged, where parts is the longest
+    past / PART, rounded up: much for a long chunk with a long past.
 
     Args:
         query: [T, H, D]; on the GPU if there is one, otherwise on the CPU, where the interpreter runs the kernel.

@@ -1,7 +1,7 @@
 """Multiplying by 4-bit weights without unpacking the matrix first (Day 2.3).
 
 The kernels are fast because of how the nibbles lie: neighbors in memory belong to neighboring outputs, so that one
-vector instruction moves as many outputs as fit a register (4, 8 or 16) on by one input.
+vector instruction adds one input to as many outputs as a register holds (4, 8 or 16).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tiny_llm.kernels.compiling import as_numpy, inlined, kernel
 from tiny_llm.quantize import QuantizedTensor, unpack_nibbles
 
 BLOCK = 64
-"""Outputs that a thread works on at a time: a few registers full. The compiler needs it as a constant."""
+"""Outputs that a thread works on at a time; their sums fit a few registers. The compiler needs a constant here."""
 HALF = BLOCK // 2
 
 
@@ -45,7 +45,7 @@ def _in_blocks(rows: Tensor) -> Tensor:
 def low(byte: int) -> np.float32:
     """The code in the low four bits, as float32.
 
-    Through int32: Numba counts in 64 bits unless told otherwise, and half as many of those fit a register.
+    Through int32: Numba's integers have 64 bits by default, and a register holds half as many of those.
     """
     raise NotImplementedError("Week 2 Day 3 Task 2: One row")
 
@@ -100,7 +100,7 @@ def unpack_tile(nibbles: np.ndarray, scale: np.ndarray, minimum: np.ndarray, til
 
 @kernel
 def unpack_all(nibbles: np.ndarray, scales: np.ndarray, minima: np.ndarray, out: np.ndarray) -> None:
-    """The whole matrix as floats, for many rows: a BLAS multiplies faster than a kernel of ours.
+    """The whole matrix as floats, for many rows, which a BLAS multiplies faster than our kernels do.
 
     Args:
         nibbles: uint8 [blocks, in, 32]; scales and minima: float32 [blocks, in/G, 64].
@@ -110,14 +110,14 @@ def unpack_all(nibbles: np.ndarray, scales: np.ndarray, minima: np.ndarray, out:
 
 
 FEW_ROWS = 16
-"""Up to so many rows `multiply_rows` is well ahead; beyond some 30, unpacking everything for a BLAS is."""
+"""The most rows for `multiply_rows`, which is well ahead there; beyond some 30, unpacking for a BLAS is faster."""
 
 
 class KernelMatmul:
     """Multiply by a quantized matrix with the kernels of this file; an alternative to `DequantizedMatmul`."""
 
     def __init__(self, weight: QuantizedTensor) -> None:
-        """Lay the matrix out for the kernels; its first form is not kept.
+        """Lay the matrix out for the kernels; ``weight`` itself is not kept.
 
         Raises:
             ValueError: the matrix isn't on the CPU.

@@ -1,1 +1,1 @@
-"""Keys and values in pages: a pool of blocks that all requests share, and attention over it (Week 3)."""
+"""Keys and values in pages: a pool that all requests share, and engines that run on it (Week 3)."""

@@ -81,8 +81,8 @@ def update_decode_state_and_compute_attn(
 ) -> Tensor:
     """Write a step's new keys and values into one layer of the pool, then attend over that layer's pages.
 
-    In this order, so that new tokens see one another. ``attention`` is called once, with its six arguments by place,
-    the last of them, ``causal``, True.
+    In this order, so that new tokens see one another. ``attention`` is called once, with its six arguments by
+    position; the last of them, ``causal``, is True.
 
     Source: the name is that of simply's ``ragged_paged_attention.py``.
 

@@ -1,4 +1,4 @@
-"""The choice between the ways to attend over pages (given code)."""
+"""Choose between the ways to attend over pages (given code)."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import torch
 from tiny_llm.paged.attention import PagedAttention, paged_attention
 
 ATTENTIONS = ("auto", "reference", "cpu", "triton")
-"""The ways by name: the best for dtype and device, Day 3.2's, Day 3.3's kernel, Day 3.4's."""
+"""The names: the fastest for the dtype and device; Day 3.2's reference path; Day 3.3's kernel; Day 3.4's kernel."""
 
 
 def choose_attention(name: str, dtype: torch.dtype, device: torch.device | str = "cpu") -> PagedAttention:
-    """The way to attend over pages that goes by a name.
+    """Give the way to attend over pages that has this name.
 
-    "auto" is Day 3.3's on the CPU, Day 3.4's on a CUDA device, and Day 3.2's elsewhere. Each kernel is imported only
-    when it is asked for.
+    "auto" is Day 3.3's ``paged_attention_auto`` on the CPU, Day 3.4's kernel on a CUDA device, and Day 3.2's path
+    elsewhere. Each kernel is imported only when it is asked for.
 
     Args:
         name: one of :data:`ATTENTIONS`.
-        dtype: what keys and values are kept in.
-        device: where they are. Triton's kernel runs on the CPU too, interpreted and slow.
+        dtype: of keys and values.
+        device: where they are. On the CPU, Triton's kernel is interpreted and slow.
 
     Raises:
-        ValueError: there is no such name, or the way doesn't exist for the dtype or device. The message, of one line,
-            says what to do.
+        ValueError: there is no such name, or it does not work for the dtype or device. The message is one line and
+            says what to choose instead.
     """
     if name not in ATTENTIONS:
         raise ValueError(f"there is no way {name!r} to attend; choose one of: {', '.join(ATTENTIONS)}")

@@ -19,7 +19,7 @@ class PagedBatch(EngineCore):
     """Requests that run together on the pages of one pool, first come, first served.
 
     A request begins when the pages for the longest that it may become are free, and takes them all. So a request that
-    runs always comes to its end. A step is all decodes, and a chunk of one prompt.
+    runs always comes to its end. A step holds all decodes, and a chunk of one prompt.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class PagedBatch(EngineCore):
         return page_refusal(request, self.max_positions, self.page_size, self.allocator.num_pages - 1)
 
     def push(self, request: Request) -> None:
-        """Put a request at the end of the line; it begins in a later step.
+        """Let a request wait behind all others; it begins in a later step.
 
         Raises:
             ValueError: as :meth:`EngineCore.push` says.
@@ -72,33 +72,35 @@ class PagedBatch(EngineCore):
         self.waiting.append(request)
 
     def admit(self) -> None:
-        """Let requests begin, from the front of the line, while all the pages that they may need are free.
+        """Let waiting requests begin, the first one first, while all the pages that each may need are free.
 
         A request that has to wait is not overtaken.
 
         Raises:
-            OutOfPages: the first in line has to wait, and no request runs here that could make room for it.
+            OutOfPages: the first waiting request lacks pages, and no request runs here that could make room for it.
         """
-        raise NotImplementedError("Week 3 Day 2 Task 5: Who runs, and with what")
+        raise NotImplementedError("Week 3 Day 2 Task 5: Which requests run")
 
     def plan(self) -> list[tuple[Running, int]]:
         """Which requests bring how many tokens to the next step.
 
         First all requests that decode, in the order in which they came; then the first of the others, with a chunk.
+        It changes nothing.
         """
-        raise NotImplementedError("Week 3 Day 2 Task 5: Who runs, and with what")
+        raise NotImplementedError("Week 3 Day 2 Task 5: Which requests run")
 
     def step(self) -> Step:
         """Admit, plan, run the model once, sample, and let the requests go that are finished.
 
         Returns:
-            the requests of the plan, and those that have finished, in the order in which they came.
+            the requests of the plan, in its order, and the requests that have finished, in the order in which they
+            came. Without any request both are empty, and the model was not run.
 
         Raises:
             OutOfPages: as :meth:`admit` says.
         """
-        raise NotImplementedError("Week 3 Day 2 Task 6: Continuous batching on pages")
+        raise NotImplementedError("Week 3 Day 2 Task 6: An engine and its driver")
 
     def abort(self, requests: Collection[Request]) -> None:
-        """Let some requests leave, running or waiting, and give their pages back."""
-        raise NotImplementedError("Week 3 Day 2 Task 6: Continuous batching on pages")
+        """Let some requests leave, running or waiting, and give their pages back; the others keep their order."""
+        raise NotImplementedError("Week 3 Day 2 Task 6: An engine and its driver")

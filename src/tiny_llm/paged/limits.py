@@ -15,7 +15,7 @@ def most_tokens(request: Request, max_positions: int) -> int:
         request: the request.
         max_positions: how many positions prompt and output together may use.
     """
-    raise NotImplementedError("Week 3 Day 2 Task 5: Who runs, and with what")
+    raise NotImplementedError("Week 3 Day 2 Task 5: Which requests run")
 
 
 def page_refusal(request: Request, max_positions: int, page_size: int, num_pages: int) -> str | None:
@@ -27,4 +27,4 @@ def page_refusal(request: Request, max_positions: int, page_size: int, num_pages
         page_size: P.
         num_pages: how many pages one request may hold, however many are free just now.
     """
-    raise NotImplementedError("Week 3 Day 2 Task 5: Who runs, and with what")
+    raise NotImplementedError("Week 3 Day 2 Task 5: Which requests run")

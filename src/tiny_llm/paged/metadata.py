@@ -1,4 +1,4 @@
-"""What attention has to know about a step: who brings which tokens, and where their past lies (Day 3.2)."""
+"""What attention has to know about a step: which tokens each sequence brings, and where its past lies (Day 3.2)."""
 
 from __future__ import annotations
 
@@ -43,8 +43,9 @@ class ForwardMeta:
         """The metadata of a step, by array operations on the tables of R sequences.
 
         Args:
-            tables: int32 [R, M] on the host: the pages of each sequence, in order, filled up with the null page. It
-                may be wider than the step needs, and a sequence may have more pages than it needs in this step.
+            tables: int32 [R, M] on the host: the pages of each sequence, in order, filled up with the null page. They
+                may be wider than the step needs, and a sequence may have more pages than it needs in this step. The
+                metadata are copies: they stay as they are when the tables change.
             lengths: R numbers: how many tokens of each sequence are in its pages already.
             q_lens: R numbers: how many tokens each sequence brings. A sequence that brings 0 takes no part and has no
                 row in the metadata; the others keep their order.
@@ -52,8 +53,8 @@ class ForwardMeta:
             device: where the six tensors go.
 
         Raises:
-            ValueError: no sequence brings a token, a number is negative, or a sequence lacks pages for its tokens:
-                then the message names its row in ``tables``.
+            ValueError: there are not R numbers in both lists, a q_len is negative, no sequence brings a token, or a
+                sequence lacks pages for its tokens: then the message names its row in ``tables``.
         """
         raise NotImplementedError("Week 3 Day 2 Task 1: The metadata of a step")
 

@@ -34,25 +34,27 @@ class ModelRunner:
         Args:
             sequences: R of them, each once; those that bring tokens have pages for them.
             tables: int32 [R, M], the pages of each, as :meth:`ForwardMeta.build` takes them.
-            tokens: the T new token ids, one sequence's after the other's.
-            q_lens: R numbers: how many of the tokens are each sequence's. They add up to T. A sequence with 0 tokens
-                takes no part.
+            tokens: the T new token ids: those of the first sequence, then those of the second, and so on.
+            q_lens: R numbers: how many of the tokens belong to each sequence. They add up to T. A sequence with 0
+                tokens takes no part.
 
         Returns:
-            [B, E]: for each of the B sequences that take part, what ``model.hidden`` gives for its last token.
+            [B, E]: for each of the B sequences that take part, the state that ``model.hidden`` gives for its last
+            token.
 
         Raises:
-            ValueError: the numbers don't add up to T, or no step can be built from them.
+            ValueError: the numbers don't add up to T, or :meth:`ForwardMeta.build` refuses them.
         """
         raise NotImplementedError("Week 3 Day 2 Task 4: One run for all")
 
     def sample(self, hidden: Tensor, took_part: Sequence[Running]) -> None:
-        """Let each request that has no token due any more accept its next one.
+        """Let each request that has no token due accept its next one.
 
-        The head runs once, on the rows of these requests, or not at all.
+        The head runs once, on the rows of these requests, or not at all if there is none. A request that still has
+        tokens due, in the middle of its prompt, gets none. What a request's sampler raises comes through.
 
         Args:
             hidden: [B, E], what :meth:`run` returned.
-            took_part: the B requests whose rows they are, in the same order.
+            took_part: the B requests that the rows belong to, in the same order.
         """
-        raise NotImplementedError("Week 3 Day 2 Task 6: Continuous batching on pages")
+        raise NotImplementedError("Week 3 Day 2 Task 6: An engine and its driver")

@@ -13,7 +13,7 @@ from tiny_llm.config import ModelConfig
 class KvPool:
     """Keys and values of every layer: two arrays [num_layers, N, P, Hkv, D], N pages of P tokens each.
 
-    A token's *place* in a layer counts through the pages as if they stood one behind the other: page · P + offset.
+    The *place* of a token in a layer is page · P + offset: the pages' tokens, counted from the first page on.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class KvPool:
             num_pages: N, the null page included.
             page_size: P, tokens per page.
             dtype: of keys and values.
-            device: where they are.
+            device: where the two arrays are.
         """
         shape = (config.num_layers, num_pages, page_size, config.num_kv_heads, config.head_dim)
         self.page_size = page_size
@@ -44,11 +44,11 @@ class KvPool:
         return self.keys.nbytes + self.values.nbytes
 
     def write(self, layer: int, slot_mapping: Tensor, key: Tensor, value: Tensor) -> None:
-        """Put T tokens into their places.
+        """Put the keys and values of T tokens into their places.
 
         Args:
             layer: the layer that the keys and values belong to.
-            slot_mapping: the place of each token, integer [T]; no place stands there twice.
+            slot_mapping: the place of each token, integer [T]; each place at most once.
             key: [T, Hkv, D]; value likewise.
         """
         raise NotImplementedError("Week 3 Day 1 Task 3: The pool")
@@ -67,7 +67,7 @@ class KvPool:
 
 
 def pages_for(tokens: int, page_size: int) -> int:
-    """How many pages ``tokens`` tokens fill; the last page may be part full."""
+    """How many pages ``tokens`` tokens need; the last page may be partly filled."""
     raise NotImplementedError("Week 3 Day 1 Task 3: The pool")
 
 
@@ -75,9 +75,9 @@ def places_of(pages: Sequence[int], start: int, stop: int, page_size: int) -> li
     """The places of the tokens at positions ``start`` … ``stop`` − 1 of a sequence.
 
     Args:
-        pages: the sequence's pages, in order. Position p stands in page number p // P of them, at offset p % P.
+        pages: the sequence's pages, in order. Position p lies in page number p // P of them, at offset p % P.
         start: the first position.
-        stop: the one after the last; there are pages for all of them.
+        stop: one more than the last position; there are pages for all of them.
         page_size: P.
     """
     raise NotImplementedError("Week 3 Day 1 Task 3: The pool")

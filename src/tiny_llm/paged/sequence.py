@@ -26,10 +26,10 @@ class PagedSequence:
         self.length = 0  # tokens whose keys and values are in the pool
 
     def reserve(self, count: int) -> None:
-        """Make sure that there are pages for ``count`` tokens more; before the model runs on them.
+        """Take the pages that ``count`` more tokens need beyond those that are there; before the model runs on them.
 
         Raises:
-            OutOfPages: there are not enough; the sequence is as it was.
+            OutOfPages: too few pages are free; the sequence is as it was.
         """
         raise NotImplementedError("Week 3 Day 1 Task 4: A sequence of pages")
 
@@ -38,16 +38,16 @@ class PagedSequence:
         raise NotImplementedError("Week 3 Day 1 Task 4: A sequence of pages")
 
     def advance(self, count: int) -> None:
-        """Note that ``count`` tokens more are in the pool, in all layers: once a step, after the model has run."""
+        """Note that ``count`` more tokens are in the pool, in all layers: once per step, after the model has run."""
         raise NotImplementedError("Week 3 Day 1 Task 4: A sequence of pages")
 
     def release(self) -> None:
-        """Give all pages back, and be empty again."""
+        """Give up one reference to each page, and be empty again."""
         raise NotImplementedError("Week 3 Day 1 Task 4: A sequence of pages")
 
 
 class GatherCache(DenseCache):
-    """One layer of a pool, as the model sees it on behalf of one sequence: writes by place, and gathers by place."""
+    """One layer of a pool, as the model sees it when it runs on one sequence: it writes and gathers by place."""
 
     def __init__(self, pool: KvPool, layer: int, sequence: PagedSequence) -> None:
         """Look at one layer of the pool for one sequence; several layers share both."""
@@ -58,8 +58,8 @@ class GatherCache(DenseCache):
     def update_and_fetch(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """Write the L new tokens behind the sequence's ``length``, then gather all S.
 
-        The sequence itself doesn't change: its pages were reserved before, and whoever runs the model advances it
-        after all layers have run.
+        The sequence itself doesn't change: its pages were reserved before, and the code that runs the model advances
+        it after all layers have run.
 
         Args:
             key: [1, Hkv, L, D]; value likewise.
@@ -79,18 +79,18 @@ def generate_on_pages(
     end_ids: Collection[int] = (),
     sample: Sample = greedy,
 ) -> Iterator[int]:
-    """Day 2.1's generation with keys and values in a pool that others may use, too.
+    """Day 2.1's generation with keys and values in a pool that other requests may use, too.
 
     Pages are taken when they are needed, at most one for a decoded token, and given back at the end, however that
-    comes: the last token, an error, or a caller who asks for no more.
+    comes: the last token, an error, Ctrl-C, or a caller that closes the generator.
 
     Args:
         model: the model.
         pool: where keys and values go.
         allocator: hands out the pool's pages.
         prompt_ids: at least one token id, and fewer than the model has positions.
-        max_tokens: how many tokens to produce at most.
-        end_ids: ids that end the text. The one produced is yielded too.
+        max_tokens: how many tokens to generate at most.
+        end_ids: ids that end the text. The one that was generated is yielded, too.
         sample: chooses a token from the last row of logits [V] and all the ids so far.
 
     Yields:
@@ -98,6 +98,6 @@ def generate_on_pages(
 
     Raises:
         ValueError: the prompt is empty or too long.
-        OutOfPages: the pool has too few free pages for the next tokens.
+        OutOfPages: too few pages are free for the next tokens.
     """
     raise NotImplementedError("Week 3 Day 1 Task 5: Attention by gathering")

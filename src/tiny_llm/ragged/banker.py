@@ -1,4 +1,4 @@
-"""Which of the free pages a request may take, so that every request can come to its end (Day 3.5)."""
+"""How many of the free pages a request may take, so that every request can come to its end (Day 3.5)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from collections.abc import Sequence
 class Banker:
     """Shares out the free pages of one step among requests that stand in line, the oldest first.
 
-    The banker keeps this true: if the first in line runs to its end and gives its pages back, then the second, then
-    the third, each finds the pages that it may still need. So the first request can always go on, however few pages
-    are free. A request may take only as many pages as leave this true for all requests before it.
+    The banker keeps this true: if the first request in line runs to its end and gives its pages back, then the
+    second, then the third, each finds the pages that it may still need. So the first request can always go on,
+    however few pages are free. A request may take only as many pages as leave this true for all requests before it.
+
+    Two things are taken for granted: no other user of the pool takes pages, or keeps one that a request gives back;
+    and no request ever needs more pages than the most that the banker was told.
 
     Source: Dijkstra 1965, "Cooperating sequential processes", section 6 (the banker's algorithm), with one order
     instead of any.
@@ -24,15 +27,17 @@ class Banker:
             held: how many pages each request holds, in the order of the line.
             most: how many pages each request may come to hold at once, at least ``held``; in the same order.
         """
-        raise NotImplementedError("Week 3 Day 5 Task 3: Pages to spare")
+        raise NotImplementedError("Week 3 Day 5 Task 3: The banker")
 
     def limit(self, rank: int) -> int:
         """How many pages a request may take now: they are free, and every request before it can spare them.
 
+        It changes nothing.
+
         Args:
-            rank: the request's number in line; 0 is the oldest.
+            rank: how many requests stand before it in line; 0 for the oldest.
         """
-        raise NotImplementedError("Week 3 Day 5 Task 3: Pages to spare")
+        raise NotImplementedError("Week 3 Day 5 Task 3: The banker")
 
     def take(self, rank: int, count: int) -> None:
         """Note that a request takes ``count`` pages, at most its limit.
@@ -40,10 +45,10 @@ class Banker:
         The requests behind it lose nothing: it gives the pages back before their turn comes.
 
         Args:
-            rank: the request's number in line.
+            rank: how many requests stand before it in line.
             count: how many pages.
 
         Raises:
             ValueError: they are more than its limit, or fewer than 0; nothing has changed.
         """
-        raise NotImplementedError("Week 3 Day 5 Task 3: Pages to spare")
+        raise NotImplementedError("Week 3 Day 5 Task 3: The banker")

@@ -61,7 +61,7 @@ class RaggedBatch(EngineCore):
         self.state.push(request)
 
     def step(self) -> Step:
-        """Give the seats their pages, run the model once, sample, and let the requests go that are finished.
+        """Give the seats their pages, run the model once, sample, and let the finished requests leave.
 
         Returns:
             the requests that took part, seat by seat, and those that have finished, likewise.
@@ -69,5 +69,8 @@ class RaggedBatch(EngineCore):
         raise NotImplementedError("Week 3 Day 6 Task 3: A mixed step")
 
     def abort(self, requests: Collection[Request]) -> None:
-        """Let some requests leave their seats, and give their pages back."""
+        """Let some requests leave their seats, and give their pages back.
+
+        They keep the tokens that they have: a request may be pushed again. Requests that are in no seat are left out.
+        """
         raise NotImplementedError("Week 3 Day 6 Task 3: A mixed step")

@@ -29,7 +29,7 @@ class SamplingState:
         self.decode_state = decode_state
         self.max_positions = max_positions
         self.seats: list[Running | None] = [None] * decode_state.num_seats
-        self.pushed = 0  # requests so far
+        self.pushed = 0  # how many requests were pushed so far: the rank of the next one
 
     @property
     def idle(self) -> list[int]:
@@ -59,15 +59,15 @@ class SamplingState:
         raise NotImplementedError("Week 3 Day 6 Task 1: In and out")
 
     def completed_mask(self) -> list[bool]:
-        """For each seat, whether its request has all its tokens; False where there is no request."""
+        """For each seat, whether its request has all its tokens; False for an idle seat. It changes nothing."""
         raise NotImplementedError("Week 3 Day 6 Task 1: In and out")
 
     def issue_lens(self, token_budget: int) -> list[int]:
         """How many tokens each seat brings to the next step. It changes nothing.
 
         First the requests that decode, with the one token that is due; then the others; both in the order in which
-        they came. Each brings all that is due, or what is left of the budget, or what its pages and the pages that
-        it may take have room for.
+        they came. Each brings the least of three numbers: what is due, what is left of the budget, and what has room
+        in the pages that it holds and those that it may take.
 
         Args:
             token_budget: how many tokens all seats together bring at most.
@@ -78,18 +78,18 @@ class SamplingState:
         Raises:
             ValueError: the budget is below 1.
         """
-        raise NotImplementedError("Week 3 Day 6 Task 2: Who issues how much")
+        raise NotImplementedError("Week 3 Day 6 Task 2: Who brings how much")
 
     def ragged_issue_tokens(self, lens: Sequence[int]) -> list[int]:
-        """The next tokens of each seat, in one row: one seat's after the other's. It changes nothing.
+        """The next tokens of all seats in one row, those of seat 0 first. It changes nothing.
 
         Args:
-            lens: how many of each of the B seats.
+            lens: how many tokens each of the B seats brings; 0 for an idle seat.
         """
-        raise NotImplementedError("Week 3 Day 6 Task 2: Who issues how much")
+        raise NotImplementedError("Week 3 Day 6 Task 2: Who brings how much")
 
     def get(self, mask: Sequence[bool]) -> list[Running]:
-        """What runs in the marked seats, in the order of the seats; an idle seat is left out.
+        """What runs in the marked seats, in the order of the seats; an idle seat is left out. It changes nothing.
 
         Args:
             mask: a bool for each of the B seats.

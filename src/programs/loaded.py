@@ -15,7 +15,7 @@ from rich.console import Console
 from coursekit.errors import CourseError
 from coursekit.paths import Course
 from coursekit.running.import_path import Impl, choose_implementation
-from programs import engines
+from programs import cores
 from programs.implementation import WaysAround, explain_stubs
 from programs.options import Attention, Cache, Device, Dtype
 
@@ -32,7 +32,7 @@ WARM_UP_ROWS = (1, 2, 64)
 
 
 @dataclass
-class Engine:
+class LoadedModel:
     """A model in memory and the tokenizer that belongs to it."""
 
     model: Transformer
@@ -90,7 +90,7 @@ def running(impl: Impl, ways_around: WaysAround | None = None) -> Iterator[Cours
 
 def load(
     source: str, dtype: str, device: str, console: Console, bits: int | None = None, matmul: str = "auto"
-) -> Engine:
+) -> LoadedModel:
     """Load weights and tokenizer, with a spinner while it lasts; ``bits`` and ``matmul`` as in ``load_weights``."""
     from tiny_llm.model import Transformer
     from tiny_llm.tokenizer import load_tokenizer
@@ -98,11 +98,11 @@ def load(
 
     with console.status(f"loading {source} in {dtype} on {device} …") as status:
         weights = load_weights(source, dtype=dtype, device=device, bits=bits, matmul=str(matmul))
-        engine = Engine(Transformer(weights.config, weights), load_tokenizer(source))
+        loaded = LoadedModel(Transformer(weights.config, weights), load_tokenizer(source))
         if bits is not None:
             status.update("compiling the kernels (kept for the next time) …")
-            _warm_up(engine.model)
-        return engine
+            _warm_up(loaded.model)
+        return loaded
 
 
 def _warm_up(model: Transformer) -> None:
@@ -146,7 +146,7 @@ def make_generate(
     if cache is Cache.FULL:
         return generate
     if cache is Cache.PAGED:
-        return partial(engines.generate, engines.choose(attention, dtype, device))
+        return partial(cores.generate, cores.choose(attention, dtype, device))
     if device is not Device.CPU or dtype is Dtype.FLOAT16:
         raise CourseError(
             f"--cache fused runs on the CPU, in float32 or bfloat16, not in {dtype} on {device}: use --cache full"
@@ -157,21 +157,21 @@ def make_generate(
     return partial(generate, make_cache=FusedKvCache)
 
 
-def check_prompt(engine: Engine, prompt_ids: Sequence[int]) -> None:
+def check_prompt(loaded: LoadedModel, prompt_ids: Sequence[int]) -> None:
     """Refuse a prompt that the model has no room for.
 
     Raises:
         CourseError: it is empty, or fills all the model's positions.
     """
-    limit = engine.model.config.max_positions
+    limit = loaded.model.config.max_positions
     if not prompt_ids:
         raise CourseError("the prompt is empty: there is nothing to continue")
     if len(prompt_ids) >= limit:
         raise CourseError(f"the prompt has {len(prompt_ids)} tokens; this model takes at most {limit - 1}")
 
 
-def prompt_ids(engine: Engine, text: str, raw: bool) -> list[int]:
+def prompt_ids(loaded: LoadedModel, text: str, raw: bool) -> list[int]:
     """The token ids of a prompt: as it stands, or as the user's message in the model's chat form."""
     if raw:
-        return engine.tokenizer.encode(text)
-    return engine.tokenizer.encode_chat([{"role": "user", "content": text}])
+        return loaded.tokenizer.encode(text)
+    return loaded.tokenizer.encode_chat([{"role": "user", "content": text}])

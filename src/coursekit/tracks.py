@@ -10,8 +10,6 @@ from coursekit.lessons.outline import functions, parse, read_source
 from coursekit.manifest import Lesson, Manifest
 from coursekit.paths import Course
 
-DEVICES = ("cpu", "cuda", "mps")
-
 
 def covers(course: Course, package: str, lesson: Lesson) -> bool:
     """Whether ``package`` has a reference of every function that the day asks for."""

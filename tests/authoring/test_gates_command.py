@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import typer
 from courses import write
-from gate_courses import allow_forks, make_checked_course, plant
+from gate_courses import make_gated_course, plant
 
-from authoring.gates import GATES, check, choose
+from authoring.gates import GATES, choose, prove
 from coursekit.errors import CourseError
 from coursekit.paths import ROOT_VARIABLE, Course
 
@@ -25,8 +25,7 @@ LOOP = "import os\n    open({file!r}, 'w').write(str(os.getpid()))\n    while Tr
 @pytest.fixture
 def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Course:
     monkeypatch.setenv(ROOT_VARIABLE, str(tmp_path))
-    allow_forks(monkeypatch)
-    return make_checked_course(tmp_path)
+    return make_gated_course(tmp_path)
 
 
 def test_all_gates_run_when_none_is_named():
@@ -46,7 +45,7 @@ def test_a_name_that_is_no_gate_or_a_choice_of_none_is_refused(only, leave_out):
 
 
 def test_gates_that_pass_end_with_a_table_and_no_error(course, capsys):
-    check(only="order,starter")
+    prove(only="order,starter")
     output = capsys.readouterr().out
     assert re.search(r"^starter +passed +.*5 tasks not started +[\d.]+$", output, re.M)
     assert re.search(r"^order +passed +3 days \(torch\) +[\d.]+$", output, re.M)
@@ -56,7 +55,7 @@ def test_gates_that_pass_end_with_a_table_and_no_error(course, capsys):
 def test_a_gate_that_fails_does_not_keep_the_next_from_running(course, capsys):
     (course.starter() / "counting.py").unlink()
     with pytest.raises(typer.Exit) as left:
-        check(only="order,starter")
+        prove(only="order,starter")
     assert left.value.exit_code == 1
     output = capsys.readouterr().out
     assert "problem: src/tiny_llm/counting.py is missing" in output
@@ -66,7 +65,7 @@ def test_a_gate_that_fails_does_not_keep_the_next_from_running(course, capsys):
 def test_a_manifest_that_cannot_be_read_fails_the_gates_that_need_it(course, capsys):
     write(course.lessons / "week_1/day_1/lesson.toml", "title = 3\n")
     with pytest.raises(typer.Exit) as left:
-        check(only="agreement,order")
+        prove(only="agreement,order")
     assert left.value.exit_code == 1
     output = capsys.readouterr().out
     assert "problem: lessons/week_1/day_1/lesson.toml:1: title must be text" in output
@@ -75,7 +74,7 @@ def test_a_manifest_that_cannot_be_read_fails_the_gates_that_need_it(course, cap
 
 def test_a_day_that_is_not_there_is_refused(course):
     with pytest.raises(CourseError, match=r"no Day 1.9"):
-        check(only="order", day="1.9")
+        prove(only="order", day="1.9")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows sends no such signals")

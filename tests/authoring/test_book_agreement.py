@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from books import CHAPTER, MANIFEST, PAGES, make_book
 
-from authoring.book.checks import book_problems
+from authoring.book.agreement import book_problems
 from authoring.book.commands import find_commands
 from authoring.book.markdown import Page
 from coursekit.manifest import load_manifest

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from authoring.book.boxes import DIRECTIVE, anchor
-from authoring.book.commands import CommandChecker, find_commands
+from authoring.book.commands import KnownCommands, find_commands
 from authoring.book.figures import figure_problems
 from authoring.book.markdown import Page
 from coursekit.manifest import Manifest
@@ -149,10 +149,10 @@ def _anchors(page: Page) -> set[str]:
 
 def command_problems(course: Course, manifest: Manifest, pages: dict[str, Page]) -> list[str]:
     """Commands that don't exist, options they don't have, days and tasks that aren't there."""
-    checker = CommandChecker(course, manifest)
+    known = KnownCommands(course, manifest)
     return [
         f"{name}:{command.line}: {fault}"
         for name, page in pages.items()
         for command in find_commands(page)
-        if (fault := checker.problem(command))
+        if (fault := known.problem(command))
     ]

@@ -115,9 +115,11 @@ def ragged_batch_for(
 
 def pages_needed(model: Transformer, requests: Sequence[Request]) -> list[int]:
     """How many pages each of some requests may come to need, the most first."""
+    from tiny_llm.paged.limits import most_tokens
+    from tiny_llm.paged.pool import pages_for
+
     limit = model.config.max_positions
-    lengths = [min(each.prompt_len + each.max_tokens, limit) for each in requests]
-    return sorted((-(-length // PAGE_SIZE) for length in lengths), reverse=True)
+    return sorted((pages_for(most_tokens(each, limit), PAGE_SIZE) for each in requests), reverse=True)
 
 
 def generate(
@@ -136,6 +138,9 @@ def generate(
     if request.finished(core.max_positions):
         return
     core.push(request)
-    while core.requests:
-        core.step()
-        yield request.token_ids[-1]
+    try:
+        while core.requests:
+            core.step()
+            yield request.token_ids[-1]
+    finally:
+        core.abort([request])

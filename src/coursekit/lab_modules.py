@@ -1,0 +1,114 @@
+"""What `lab` opens, for editors and type checkers alone: from `lab.attention.softmax` in a test an editor leads to
+the learner's own `softmax`. At run time these classes are empty, and the lab imports a module when it is touched.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+
+class Kernels:
+    if TYPE_CHECKING:
+        from tiny_llm.kernels import (
+            compiling,
+            compiling_triton,
+            decode_attention_cpu,
+            matmul_backends,
+            paged_attention_auto,
+            paged_attention_cpu,
+            paged_attention_triton,
+            quantized_matmul_cpu,
+            quantized_matmul_torch,
+        )
+
+
+class Loading:
+    if TYPE_CHECKING:
+        from tiny_llm.loading import (
+            aligned_safetensors,
+            cache,
+            chat_template,
+            convert,
+            errors,
+            gguf_config,
+            gguf_file,
+            gguf_tokenizer,
+            hf_config,
+            hf_tokenizer,
+            layout,
+            locate,
+            quantized,
+            sources,
+            tokenizer_parts,
+        )
+
+
+class Paged:
+    if TYPE_CHECKING:
+        from tiny_llm.paged import (
+            allocator,
+            attention,
+            attention_backends,
+            batch,
+            limits,
+            metadata,
+            model_runner,
+            pool,
+            running,
+            sequence,
+        )
+
+
+class Protocol:
+    if TYPE_CHECKING:
+        from tiny_llm.ragged.protocol import (
+            tiny_llm_pb2,
+            tiny_llm_pb2_grpc,
+        )
+
+
+class Ragged:
+    if TYPE_CHECKING:
+        from tiny_llm.ragged import (
+            banker,
+            batch,
+            batcher,
+            decode_state,
+            grpc_server,
+            grpc_service,
+            metrics,
+            sampling_state,
+            ticket,
+        )
+
+        protocol: Protocol
+
+
+class Modules:
+    """The modules of `tiny_llm` as attributes."""
+
+    if TYPE_CHECKING:
+        from tiny_llm import (
+            attention,
+            batch,
+            config,
+            engine_core,
+            flash_attention,
+            fused_kv_cache,
+            generate,
+            kv_cache,
+            layers,
+            model,
+            positional_encoding,
+            quantize,
+            request,
+            sampler,
+            static_batch,
+            tokenizer,
+            weights,
+        )
+
+        kernels: Kernels
+        loading: Loading
+        paged: Paged
+        ragged: Ragged
