@@ -38,7 +38,7 @@ def test_percentiles_of_twenty(percent, expected):
 
 @MANY
 @given(values=numbers, percent=st.integers(1, 100))
-def test_a_percentile_is_the_least_value_that_so_many_do_not_exceed(values, percent):
+def test_a_percentile_is_the_least_value_that_this_share_does_not_exceed(values, percent):
     def share(value: float) -> float:
         return 100 * sum(other <= value for other in values) / len(values)
 
@@ -60,7 +60,7 @@ def test_only_the_newest_count():
     assert (metrics.steps, metrics.tokens) == (RECENT + 7, 2 * (RECENT + 7))
 
 
-def test_a_step_uses_a_share_of_its_capacity():
+def test_a_step_uses_a_share_of_its_token_budget():
     metrics = Metrics()
     for issued in (8, 6, 1):
         metrics.step(issued, 8)

@@ -1,4 +1,4 @@
-"""What Day 3.7's tests serve with: a model that can be made to wait, a tokenizer of letters, batchers over both."""
+"""What Day 3.7's tests serve with: a tokenizer of letters, three engines, and batchers over each of them."""
 
 from __future__ import annotations
 
@@ -7,77 +7,26 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from week_2.continuous import new_request, prompt_of
-from week_2.reading_model import LAYERS, V, alone
+from week_2.continuous import prompt_of
+from week_2.reading_model import V, alone
 
 from coursekit.check import check_equal
 
-from .batch_model import RaggedModel
-from .pages import spoil
-
-LIMIT = 5.0
-"""Seconds after which a test takes what it waits for to hang."""
+from .batch_model import RaggedModel, runner_of
+from .pages import check_all_free
+from .patience import hangs, limit
+from .toy_engine import toy_engine
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 END = 26  # the token that ends an answer
 HALVES = (27, 28)  # the two bytes of "é"
 
 
-class ServedModel(RaggedModel):
-    """RaggedModel as Day 3.5's `forward` runs it.
-
-    While `gate` is a semaphore, each run waits there; `begun` counts those that have come so far. After `bound` runs
-    each one fails: an endless loop ends.
-    """
-
-    def __init__(self, lab: Any, max_positions: int = 64, bound: int = 4000) -> None:
-        super().__init__(lab, max_positions)
-        self.bound = bound
-        self.gate: threading.Semaphore | None = None
-        self.begun = threading.Semaphore(0)
-
-    def hidden(self, tokens: Any, positions: Any, caches: Any = None) -> Any:
-        self.begun.release()
-        if self.gate is not None:
-            assert self.gate.acquire(timeout=LIMIT), (
-                f"the test has let no run through for {LIMIT:g} s: does something wait for the model that must not?"
-            )
-        assert len(self.runs) < self.bound, f"{self.bound} runs of the model, and still no end"
-        return super().hidden(tokens, positions, caches)
-
-    def close(self) -> None:
-        """From now on each run waits until it is let through."""
-        self.begun, self.gate = threading.Semaphore(0), threading.Semaphore(0)
-
-    def await_run(self) -> None:
-        """Wait until one more run has begun."""
-        assert self.begun.acquire(timeout=LIMIT), f"the model was not run for {LIMIT:g} s"
-
-    def give_up(self) -> None:
-        """Something has gone wrong: nobody needs to wait for a run any more."""
-        self.begun.release(1000)
-
-    def let(self, runs: int) -> None:
-        """Let so many runs through."""
-        assert self.gate is not None
-        self.gate.release(runs)
-
-    def open(self) -> None:
-        """Let all through, also those that wait."""
-        gate, self.gate = self.gate, None
-        if gate is not None:
-            gate.release(1000)
-
-    def _accept(self, caches: Any) -> None:
-        assert caches is not None, "the model was run without the caches"
-        assert len(caches) == LAYERS, f"{len(caches)} caches were given for {LAYERS} layers"
-
-
 class Letters:
     """A tokenizer whose tokens are the letters, an end token, and two that are half a character each.
 
-    What is no letter is a token too, by its number in Unicode. `<end>` is the end token, unless the text may hold no
-    control tokens. A chat is the message between two z.
+    Any other character is a token too, by its number in Unicode. `<end>` is the end token, unless the text may hold
+    no control tokens. A chat is the message between two z.
     """
 
     vocab_size = V
@@ -100,30 +49,52 @@ class Letters:
         return b"".join(parts).decode("utf-8", errors="replace")
 
 
-def batcher_of(
-    lab: Any,
-    model: Any = None,
-    kind: Any = None,
-    *,
-    slots: int = 3,
-    pages: int = 40,
-    P: int = 3,
-    capacity: int = 8,
-    max_queue: int = 50,
-) -> Any:
-    """A batcher that was not started, over a pool full of NaN."""
-    model = model or ServedModel(lab)
-    pool = lab.paged.pool.KvPool(model.config, pages, P, device=lab.device)
-    spoil(pool)
-    decode_state = lab.ragged.decode_state.DecodeState(pool, slots, pages - 1, model.read)
-    state = lab.ragged.sampling_state.SamplingState(decode_state, model.config.max_positions)
-    return (kind or lab.ragged.batcher.Batcher)(model, state, capacity, max_queue)
+def paged_engine(lab: Any, *, seats: int = 3, pages: int = 40, budget: int = 8, P: int = 3) -> Any:
+    """Day 3.2's engine, over a model that reads the pool token by token."""
+    runner, allocator = runner_of(lab, RaggedModel(lab), pages, P)
+    return lab.paged.batch.PagedBatch(runner, allocator, seats, max(1, budget + 1 - seats))
+
+
+def ragged_engine(lab: Any, *, seats: int = 3, pages: int = 40, budget: int = 8, P: int = 3) -> Any:
+    """Day 3.6's engine, over the same model."""
+    runner, allocator = runner_of(lab, RaggedModel(lab), pages, P)
+    state = lab.ragged.decode_state.DecodeState(allocator, P, seats, pages - 1)
+    return lab.ragged.batch.RaggedBatch(runner, state, budget)
+
+
+ENGINES: dict[str, Callable[..., Any]] = {
+    "a toy engine": toy_engine,
+    "PagedBatch": paged_engine,
+    "RaggedBatch": ragged_engine,
+}
+
+
+def let_step_fail(core: Any, at: int, error: Exception) -> None:
+    """The engine's step number `at`, counted from 1, is to raise an error."""
+    if not hasattr(type(core), "toy_fail"):
+        runner, usual = core.runner, core.runner.model.hidden
+
+        def hidden(*arguments: Any) -> Any:
+            if len(runner.model.runs) == at - 1:
+                runner.model.hidden = usual
+                raise error
+            return usual(*arguments)
+
+        runner.model.hidden = hidden
+    else:
+        core.toy_fail("step", at, error)
+
+
+def batcher_of(lab: Any, kind: Any = None, core: Any = None, max_queue: int = 50, **options: Any) -> Any:
+    """A batcher that was not started; its engine is a toy, with these options, if no other is given."""
+    core = toy_engine(lab, **options) if core is None else core
+    return (kind or lab.ragged.batcher.Batcher)(core, max_queue)
 
 
 def watched(lab: Any) -> Any:
-    """A kind of Batcher that proves after each step that slots and pages agree, and remembers all futures.
+    """A kind of Batcher that proves after each step that tickets and engine agree, and remembers all futures.
 
-    `until` waits for a moment at which its figures are so.
+    `until` waits for a moment at which its figures meet a condition.
     """
 
     class Watched(lab.ragged.batcher.Batcher):
@@ -139,24 +110,25 @@ def watched(lab: Any) -> Any:
             self._tell()
             return future
 
-        def join(self) -> None:
-            super().join()
+        def admit(self) -> None:
+            super().admit()
+            check_tickets(self, "admit")
             self._tell()
 
-        def leave(self) -> None:
-            super().leave()
-            self.state.pages.check()
-            check_slots(self)
+        def retire(self, finished: Any) -> None:
+            super().retire(finished)
+            check_tickets(self, "retire")
             self._tell()
 
         def until(self, condition: Callable[[Any], bool], what: str) -> None:
             with self.progress:
-                met = self.progress.wait_for(lambda: self.given_up or condition(self.stats()), LIMIT)
-            assert met, f"{what}: this did not come to be within {LIMIT:g} s; it is {self.stats()}"
+                met = self.progress.wait_for(lambda: self.given_up or condition(self.stats()), limit())
+            if not met:
+                raise hangs(f"{what}: this has not come within {limit():g} s; the figures are {self.stats()}")
 
         def give_up(self) -> None:
-            """Something has gone wrong: nobody needs to wait any more."""
-            self.model.give_up()
+            """Something has gone wrong: no test needs to wait any more."""
+            give_up(self.core)
             self.given_up = True
             self._tell()
 
@@ -167,41 +139,85 @@ def watched(lab: Any) -> Any:
     return Watched
 
 
-def check_slots(batcher: Any) -> None:
-    """The ticket in each slot is the one whose request runs there."""
+def give_up(core: Any) -> None:
+    if hasattr(type(core), "toy_give_up"):
+        core.toy_give_up()
+
+
+def let_go(core: Any) -> None:
+    """Let all steps go on, if this is an engine whose steps can be held up."""
+    if hasattr(type(core), "toy_open"):
+        core.toy_open()
+
+
+def check_tickets(batcher: Any, after: str) -> None:
+    """`tickets` has the ticket of each request in the engine, and of no other."""
     __tracebackhide__ = True
-    for slot, (ticket, request) in enumerate(zip(batcher.tickets, batcher.state.requests, strict=True)):
-        own = None if ticket is None else ticket.request
-        assert own is request, (
-            f"slot {slot}: `tickets` and the sampling state don't have the same request there"
+    have, there = set(batcher.tickets), set(batcher.core.requests)
+    assert have == there, (
+        f"after `{after}` the engine has {len(there)} requests, and `tickets` has {len(have)}: "
+        "`tickets` has each request in the engine, and no other"
+    )
+    for request, ticket in batcher.tickets.items():
+        assert ticket.request is request, (
+            f"after `{after}` a ticket is in `tickets` under another one's request"
         )
 
 
 def check_at_rest(batcher: Any, futures: Sequence[Future[Any]] = ()) -> None:
-    """Nobody waits or runs, all pages are free, and every future is settled."""
+    """No request waits or runs, all pages are free, and every future is settled."""
     __tracebackhide__ = True
-    state = batcher.state
-    state.pages.check()
-    check_slots(batcher)
-    kept = [slot for slot, request in enumerate(state.requests) if request is not None]
-    assert not kept, f"nobody is to run any more, and slots {kept} are still taken"
-    total, free = state.pages.num_pages - 1, len(state.pages.available_page_indices)
-    assert free == total, f"nobody runs any more, and only {free} of {total} pages are free"
-    assert not batcher.request_queue, f"{len(batcher.request_queue)} requests are still in the queue"
     left = sum(not future.done() for future in futures)
-    assert not left, (
-        f"{left} of {len(futures)} futures are not settled: those who wait for them wait for ever"
-    )
+    assert not left, f"{left} of {len(futures)} futures are not settled: their callers wait for ever"
+    assert not batcher.request_queue, f"{len(batcher.request_queue)} requests are still in the queue"
+    kept = len(batcher.core.requests)
+    assert not kept, f"every future is settled, and {kept} requests are still in the engine"
+    assert not batcher.tickets, f"no request is in the engine, and {len(batcher.tickets)} are in `tickets`"
+    check_all_free(batcher.core.allocator, when="when every future is settled")
+
+
+def seat(batcher: Any, *requests: Any, on_token: Callable[[int], Any] = lambda token: None) -> list[Any]:
+    """Submit requests, and put them into the engine by hand, with their tickets: the tickets."""
+    for request in requests:
+        batcher.submit(request, on_token)
+    tickets = list(batcher.request_queue)
+    batcher.request_queue.clear()
+    for ticket in tickets:
+        batcher.core.push(ticket.request)
+        batcher.tickets[ticket.request] = ticket
+    return tickets
 
 
 def queued(batcher: Any) -> list[list[int]]:
-    """The prompts of those that wait, in their order."""
+    """The prompts of the requests in the queue, in their order."""
     return [list(ticket.request.prompt_ids) for ticket in batcher.request_queue]
 
 
-def seated(batcher: Any) -> list[list[int] | None]:
-    """By slot, the prompt of whoever has it."""
-    return [None if ticket is None else list(ticket.request.prompt_ids) for ticket in batcher.tickets]
+def running(batcher: Any) -> list[list[int]]:
+    """The prompts of the requests in the engine, in the order in which they came."""
+    return [list(request.prompt_ids) for request in batcher.core.requests]
+
+
+def outcome(future: Future[list[int]]) -> Any:
+    """How a future has ended, in a word, or its output. What a test's own model objects to is raised."""
+    if not future.done():
+        return "pending"
+    if future.cancelled():
+        return "cancelled"
+    error = future.exception()
+    if isinstance(error, AssertionError):
+        raise error
+    return future.result() if error is None else type(error).__name__
+
+
+def outcomes(futures: Sequence[Future[list[int]]]) -> list[Any]:
+    return [outcome(future) for future in futures]
+
+
+def new_request(
+    lab: Any, prompt: Sequence[int], max_tokens: int, end_ids: Sequence[int] = (), **options: Any
+) -> Any:
+    return lab.request.Request(prompt, max_tokens, end_ids, **options)
 
 
 def some(lab: Any, count: int, longest: int = 6) -> list[Any]:
@@ -210,5 +226,5 @@ def some(lab: Any, count: int, longest: int = 6) -> list[Any]:
 
 
 def wanted(request: Any, limit: int = 64) -> list[int]:
-    """What a request must get, whoever else is there."""
+    """What a request must get, whatever other requests there are."""
     return alone(request.prompt_ids, request.max_tokens, request.end_ids, limit)

@@ -14,10 +14,14 @@ import grpc
 from google.protobuf.message import DecodeError
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from .serving import LIMIT, Letters, ServedModel, batcher_of, check_at_rest, watched
-from .serving_threads import Answer, Mistake, ThreadErrors, within
+from .patience import Mistake, hangs, limit
+from .serving import Letters, batcher_of, check_at_rest, let_go, watched
+from .serving_threads import Answer, ThreadErrors, within
 
 Code = grpc.StatusCode
+
+SHORT = 3.0
+"""Seconds for a call over loopback, once two tests have waited in vain."""
 
 
 class Aborted(Exception):
@@ -42,14 +46,14 @@ class Context:
 
 
 class Desk:
-    """Stands for a batcher: takes what is submitted, and does nothing with it; that is up to the test."""
+    """Stands for a batcher: it keeps the requests that are submitted, and the test answers them."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error
-        self.taken: list[tuple[Any, Callable[[int], None], Future[list[int]]]] = []
+        self.taken: list[tuple[Any, Callable[[int], None] | None, Future[list[int]]]] = []
         self.arrived = asyncio.Event()
 
-    def submit(self, request: Any, on_token: Callable[[int], None] = lambda token: None) -> Any:
+    def submit(self, request: Any, on_token: Callable[[int], None] | None = None) -> Any:
         if self.error is not None:
             raise self.error
         self.taken.append((request, on_token, Answer()))
@@ -86,12 +90,12 @@ class ServiceErrors(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
-        # What can't be decoded never comes to the service: its client has sent nonsense.
+        # Bytes that are no message never come to the service.
         if error is not None and not isinstance(error, DecodeError):
             self._note(error)
 
     def handle_of_loop(self, loop: Any, context: dict[str, Any]) -> None:
-        """What the event loop can't give to anybody. A task that failed is the test's own: it awaits it, or not."""
+        """Errors that no coroutine gets. A task that failed is the test's own: it awaits it, or not."""
         if "exception" in context and "future" not in context:
             self._note(context["exception"])
 
@@ -126,21 +130,21 @@ class Loopback:
     def __init__(self, lab: Any, batcher: Any, server: Any, channel: Any) -> None:
         self.lab = lab
         self.batcher = batcher
-        self.model = batcher.model
+        self.core = batcher.core
         self.server = server
         self.channel = channel
         self.stub = lab.ragged.protocol.tiny_llm_pb2_grpc.TinyLlmStub(channel)
         self.health = health_pb2_grpc.HealthStub(channel)
 
-    def run(self, *, deadline: float = LIMIT, **fields: Any) -> Any:
+    def run(self, *, deadline: float | None = None, **fields: Any) -> Any:
         """A call of Run: await it."""
-        return self.stub.Run(message_of(self.lab, **fields), timeout=deadline)
+        return self.stub.Run(message_of(self.lab, **fields), timeout=deadline or limit(SHORT))
 
-    def stream(self, *, deadline: float = LIMIT, **fields: Any) -> Any:
+    def stream(self, *, deadline: float | None = None, **fields: Any) -> Any:
         """A call of Stream: iterate over it."""
-        return self.stub.Stream(message_of(self.lab, **fields), timeout=deadline)
+        return self.stub.Stream(message_of(self.lab, **fields), timeout=deadline or limit(SHORT))
 
-    async def tokens(self, *, deadline: float = LIMIT, **fields: Any) -> list[int]:
+    async def tokens(self, *, deadline: float | None = None, **fields: Any) -> list[int]:
         """All tokens of a call of Stream."""
         return [
             token async for piece in self.stream(deadline=deadline, **fields) for token in piece.token_ids
@@ -155,33 +159,34 @@ class Loopback:
         return Code.OK, ""
 
     async def until(self, condition: Callable[[Any], bool], what: str) -> None:
-        """Until the batcher's figures are so."""
+        """Until the batcher's figures meet a condition."""
         await asyncio.to_thread(self.batcher.until, condition, what)
 
-    async def runs(self, count: int = 1) -> None:
-        """Until the model has begun so many runs more."""
-        for _ in range(count):
-            await asyncio.to_thread(self.model.await_run)
+    async def step(self) -> None:
+        """Until the engine has begun one more step."""
+        await asyncio.to_thread(self.core.toy_await)
 
     async def check(self, service: str = "") -> Any:
         """What the health service says."""
-        reply = await self.health.Check(health_pb2.HealthCheckRequest(service=service), timeout=LIMIT)
+        reply = await self.health.Check(health_pb2.HealthCheckRequest(service=service), timeout=limit(SHORT))
         return health_pb2.HealthCheckResponse.ServingStatus.Name(reply.status)
 
 
 def over_grpc(
     lab: Any,
     scenario: Callable[[Loopback], Coroutine[Any, Any, None]],
-    seconds: float = 2 * LIMIT,
+    core: Any = None,
+    max_queue: int = 50,
     **options: Any,
 ) -> Any:
     """Serve, let the scenario call, stop; then nothing runs, all pages are free, and all futures are settled.
 
-    What a method of the service or the batcher's loop raises is raised in the test. Returns the batcher.
+    The engine is a toy with these options, if no other is given. An exception of the service's methods or of the
+    batcher's loop is raised in the test. Returns the batcher.
     """
     __tracebackhide__ = True
-    model = ServedModel(lab)
-    batcher = batcher_of(lab, model, watched(lab), **options)
+    batcher = batcher_of(lab, watched(lab), core, max_queue, **options)
+    seconds = 2 * limit(SHORT)
 
     async def main() -> None:
         asyncio.get_running_loop().set_exception_handler(errors.handle_of_loop)
@@ -194,11 +199,11 @@ def over_grpc(
         except BaseException as error:
             give_up_all()
             if isinstance(error, TimeoutError):
-                raise AssertionError(f"the calls have not ended after {seconds:g} s") from None
+                raise hangs(f"the calls have not ended after {seconds:g} s") from None
             raise
         finally:
-            model.open()
-            async with asyncio.timeout(LIMIT):
+            let_go(batcher.core)
+            async with asyncio.timeout(limit(SHORT)):
                 await server.stop(grace=0)
 
     def give_up_all() -> None:
@@ -210,7 +215,7 @@ def over_grpc(
         try:
             within(lambda: asyncio.run(main()), "the server", seconds + 1)
         except BaseException:  # a call that blocks the event loop, or a thread, waits for one of these
-            model.open()
+            let_go(batcher.core)
             give_up_all()
             raise
         assert not batcher.thread.is_alive(), "the server has stopped, and the batcher's loop goes on"

@@ -5,27 +5,37 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+import time
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
-from .serving import LIMIT, check_at_rest
-
-
-class Mistake(BaseException):
-    """Tells what is wrong, past every `except Exception` on the way to the test."""
+from .patience import Mistake, hangs, limit
+from .serving import check_at_rest, give_up, let_go
 
 
 class Answer(Future[Any]):
-    """A future that nobody may wait for with `result`; it is awaited."""
+    """A future that is awaited: waiting for it with `result` is a mistake. So is a callback that raises."""
 
     pending: ClassVar[set[Future[Any]]] = set()
 
     def __init__(self) -> None:
         super().__init__()
+        self.trouble: Exception | None = None
         self.pending.add(self)
         self.add_done_callback(self.pending.discard)
+
+    def add_done_callback(self, fn: Callable[[Any], object]) -> None:
+        """As usual; but what the callback raises is kept, where a plain future only logs it."""
+
+        def noting(future: Any) -> None:
+            try:
+                fn(future)
+            except Exception as error:
+                self.trouble = self.trouble or error
+
+        super().add_done_callback(noting)
 
     def result(self, timeout: float | None = None) -> Any:
         self._stop_waiting("result")
@@ -37,7 +47,7 @@ class Answer(Future[Any]):
 
     @classmethod
     def give_up(cls) -> None:
-        """Whoever waits for one that is pending is to wait no longer."""
+        """No thread is to wait any longer for one that is pending."""
         for future in list(cls.pending):
             future.cancel()
 
@@ -45,12 +55,20 @@ class Answer(Future[Any]):
         if not self.done():
             raise Mistake(
                 f"`future.{what}()` was called before the answer was there: in a coroutine it stops the event loop, "
-                "on a thread nobody can cancel it. Await `asyncio.wrap_future(future)`"
+                "and on a thread it can't be cancelled. Await `asyncio.wrap_future(future)`"
             )
 
 
-def within(function: Callable[[], Any], what: str, seconds: float = LIMIT) -> Any:
-    """What `function` returns or raises; it runs on a thread, and fails the test if it takes too long."""
+def within(
+    function: Callable[[], Any],
+    what: str,
+    seconds: float | None = None,
+    failures: Sequence[BaseException] = (),
+) -> Any:
+    """What `function` returns or raises; it runs on a thread, and fails the test if it takes too long.
+
+    What it puts into `failures` meanwhile is raised instead, also where it never ends after that.
+    """
     __tracebackhide__ = True
     future: Future[Any] = Future()
 
@@ -60,11 +78,21 @@ def within(function: Callable[[], Any], what: str, seconds: float = LIMIT) -> An
         except BaseException as error:
             future.set_exception(error)
 
+    seconds = limit() if seconds is None else seconds
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    thread.join(seconds)
-    assert future.done(), f"{what} has not ended after {seconds:g} s"
-    return future.result()
+    begun = time.monotonic()
+    while not future.done() and not failures and time.monotonic() < begun + seconds:
+        thread.join(0.02)
+    if failures:
+        thread.join(0.2)
+        raise failures[0]
+    if not future.done():
+        raise hangs(f"{what} has not ended after {seconds:g} s")
+    try:
+        return future.result()
+    except Mistake as mistake:
+        raise AssertionError(str(mistake)) from None
 
 
 def run_async(main: Callable[[], Coroutine[Any, Any, Any]], what: str) -> Any:
@@ -74,23 +102,35 @@ def run_async(main: Callable[[], Coroutine[Any, Any, Any]], what: str) -> Any:
     and the interpreter's.
     """
     __tracebackhide__ = True
+    seconds = limit()
+    failures, noted = list[BaseException](), list[BaseException]()
+
+    def note(loop: Any, context: dict[str, Any]) -> None:
+        """Called with what a callback on the event loop has raised, and with what a call has left behind.
+
+        It isn't printed: the test says what is wrong. To print it, Python 3.11 parses source, which it can't do
+        while garbage is collected in the middle of parsing.
+        """
+        if "exception" in context and "future" not in context:
+            noted.append(context["exception"])
 
     async def limited() -> Any:
-        # What a call that went wrong leaves behind is of no interest: the test says what is. To print it, Python 3.11
-        # parses source, which it can't do while garbage is collected in the middle of parsing.
-        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+        asyncio.get_running_loop().set_exception_handler(note)
         try:
-            async with asyncio.timeout(LIMIT):
+            async with asyncio.timeout(seconds):
                 return await main()
         except TimeoutError:
-            raise AssertionError(f"{what} has not ended after {LIMIT:g} s") from None
+            why = f"; on the event loop a callback has raised {noted[0]!r}" if noted else ""
+            failures.append(hangs(f"{what} has not ended after {seconds:g} s{why}"))
         except Mistake as mistake:
-            raise AssertionError(str(mistake)) from None
+            failures.append(AssertionError(str(mistake)))
+        except BaseException as error:
+            failures.append(error)
         finally:
             Answer.give_up()
 
     try:
-        return within(lambda: asyncio.run(limited(), debug=True), what, LIMIT + 1)
+        return within(lambda: asyncio.run(limited(), debug=True), what, seconds + 1, failures)
     finally:
         Answer.give_up()
 
@@ -105,7 +145,7 @@ class ThreadErrors:
 
     @contextlib.contextmanager
     def collected(self) -> Iterator[None]:
-        """Raise the first of them at the end: it is the cause of whatever else went wrong."""
+        """Raise the first of them at the end: it is the cause of all that went wrong after it."""
         before, threading.excepthook = threading.excepthook, self._note
         try:
             yield
@@ -124,6 +164,8 @@ class ThreadErrors:
             self.tell()
 
     def _raise(self) -> None:
+        if self.errors and isinstance(self.errors[0], Mistake):
+            raise AssertionError(str(self.errors[0])) from None
         if self.errors:
             raise self.errors[0]
 
@@ -131,13 +173,13 @@ class ThreadErrors:
 class Running:
     """A batcher whose loop runs while the block does; at the end it is stopped, and everything is free and settled.
 
-    What ends the loop is raised in the test. Futures must come from `submit`.
+    An exception that ends the loop is raised in the test. Futures must come from `submit`.
     """
 
     def __init__(self, batcher: Any) -> None:
         self.batcher = batcher
         self.futures: list[Future[list[int]]] = []
-        self.threads = ThreadErrors(batcher.model.give_up)
+        self.threads = ThreadErrors(lambda: give_up(batcher.core))
         self.stack = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -149,12 +191,14 @@ class Running:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with self.stack:
-            self.batcher.model.open()
+            let_go(self.batcher.core)
             if kind is not None and self.threads.errors:
                 return
-            ended = self.batcher.stop(drain=False, timeout=LIMIT)
+            seconds = limit()
+            ended = self.batcher.stop(drain=False, timeout=seconds)
             if kind is None:
-                assert ended, f"the loop has not ended {LIMIT:g} s after the batcher was stopped"
+                if not ended:
+                    raise hangs(f"the loop has not ended {seconds:g} s after the batcher was stopped")
                 if not self.threads.errors:
                     check_at_rest(self.batcher, self.futures)
 
@@ -167,16 +211,18 @@ class Running:
     def wait(self, *futures: Future[list[int]]) -> None:
         """Wait until they are settled, or the loop has failed."""
         __tracebackhide__ = True
+        seconds = limit()
         with self.threads.changed:
             self.threads.changed.wait_for(
-                lambda: self.threads.errors or all(future.done() for future in futures), LIMIT
+                lambda: self.threads.errors or all(future.done() for future in futures), seconds
             )
         self.threads._raise()
         left = sum(not future.done() for future in futures)
-        assert not left, f"{left} of {len(futures)} futures are not settled after {LIMIT:g} s"
+        if left:
+            raise hangs(f"{left} of {len(futures)} futures are not settled after {seconds:g} s")
 
     def result(self, future: Future[list[int]]) -> list[int]:
-        """What it gives or raises."""
+        """The output that a future gets, or the error that is raised from it."""
         __tracebackhide__ = True
         self.wait(future)
         return future.result()

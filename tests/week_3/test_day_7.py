@@ -22,34 +22,44 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from week_2.continuous import new_request, prompt_of
+from week_2.continuous import prompt_of
 from week_2.reading_model import V, alone, scores_after
 
 from coursekit import lab as door
 from coursekit.check import check_equal, check_raises
 
+from .patience import hangs, limit
 from .serving import (
     END,
+    ENGINES,
     HALVES,
-    LIMIT,
     Letters,
     batcher_of,
     check_at_rest,
+    check_tickets,
+    let_step_fail,
+    new_request,
+    outcome,
+    outcomes,
     queued,
-    seated,
+    ragged_engine,
+    running,
+    seat,
     some,
     wanted,
     watched,
 )
-from .serving_grpc import Aborted, Code, Context, Desk, Loopback, message_of, opened, over_grpc
+from .serving_grpc import SHORT, Aborted, Code, Context, Desk, Loopback, message_of, opened, over_grpc
 from .serving_threads import Running, ThreadErrors, run_async, within
 
 QUICK = settings(max_examples=40, deadline=None, derandomize=True, database=None, report_multiple_bugs=False)
 
+on_each_engine = pytest.mark.parametrize("engine", ENGINES)
+
 
 @pytest.fixture(autouse=True)
 def _imported(lab: Any, request: pytest.FixtureRequest) -> None:
-    """What takes its time to be imported isn't imported inside a time limit."""
+    """Modules that take long to import aren't imported inside a time limit."""
     if request.node.name.startswith("test_task_5"):
         assert lab.ragged.grpc_server
 
@@ -68,11 +78,11 @@ class Notes:
         return 10.0 * len(self.told)
 
 
-def nobody(token: int) -> None:
-    """Nobody wants to hear of it."""
+def silent(token: int) -> None:
+    """An `on_token` that does nothing."""
 
 
-def ticket_of(lab: Any, request: Any, on_token: Callable[[int], Any] = nobody, notes: Any = None) -> Any:
+def ticket_of(lab: Any, request: Any, on_token: Callable[[int], Any] = silent, notes: Any = None) -> Any:
     return lab.ragged.ticket.Ticket(request, on_token, notes or Notes())
 
 
@@ -82,13 +92,23 @@ def choosing(*tokens: int) -> Callable[[Any, Any], int]:
     return lambda logits, token_ids: left.popleft()
 
 
-def failing(error: Exception) -> Callable[..., int]:
-    """A way of sampling, or somebody to be told of tokens, that fails."""
+def failing(error: BaseException) -> Callable[..., int]:
+    """A sampler, an `on_token` or another function that raises."""
 
     def fail(*arguments: Any) -> int:
         raise error
 
     return fail
+
+
+def choose(ticket: Any, lab: Any) -> Any:
+    """What `choose` returns; it must not raise, whatever the caller's code does."""
+    try:
+        return ticket.choose(lab.array(np.zeros(V)), [1])
+    except (ZeroDivisionError, OSError) as error:
+        raise AssertionError(
+            f"the caller's code raised {error!r}, and `choose` let it out: it would end the step of all requests"
+        ) from None
 
 
 def test_task_1_a_token_is_chosen_by_the_callers_sampler_and_told_to_the_caller(lab):
@@ -104,9 +124,10 @@ def test_task_1_a_token_is_chosen_by_the_callers_sampler_and_told_to_the_caller(
     ticket.request.accept(logits)
     check_equal([ids for _, ids in given], [[4, 2], [4, 2]], name="the ids that the sampler was given")
     assert given[0][0] is logits, "the sampler was not given the logits"
-    check_equal(told, [12, 13], name="the tokens that the caller was told of")
+    check_equal(told, [12, 13], name="the tokens that `on_token` was called with")
     check_equal(ticket.request.output, [13], name="the output of the ticket's request after one `accept`")
     assert ticket.error is None, f"nothing went wrong, and the ticket has an error: {ticket.error!r}"
+    assert not ticket.over, "nothing went wrong, and the ticket is over"
 
 
 def test_task_1_each_token_is_timed_from_the_one_before_it(lab):
@@ -120,51 +141,67 @@ def test_task_1_each_token_is_timed_from_the_one_before_it(lab):
     check_equal(ticket.last, 30.0, name="`last`: when the newest token came, as the metrics say")
 
 
-def test_task_1_a_sampler_that_fails_harms_nobody_else(lab):
+def test_task_1_a_sampler_that_fails_harms_no_other_request(lab):
     error, told = ZeroDivisionError("a bad sampler"), list[int]()
     ticket = ticket_of(lab, new_request(lab, [1], 5, sample=failing(error)), told.append)
-    token = ticket.choose(lab.array(np.zeros(V)), [1])
+    token = choose(ticket, lab)
     assert isinstance(token, int), f"a sampler failed: `choose` must return some token, not {token!r}"
     assert ticket.error is error, f"the ticket's error is what the sampler raised, not {ticket.error!r}"
     check_equal((told, ticket.over), ([], True), name="tokens that were told, and whether the ticket is over")
 
 
-def test_task_1_a_caller_who_fails_when_told_harms_nobody_else(lab):
+def test_task_1_an_on_token_that_fails_harms_no_other_request(lab):
     error = OSError("the caller has hung up")
     notes = Notes()
     ticket = ticket_of(lab, new_request(lab, [1], 5, sample=choosing(3)), failing(error), notes)
-    token = ticket.choose(lab.array(np.zeros(V)), [1])
+    token = choose(ticket, lab)
     assert isinstance(token, int), f"`on_token` failed: `choose` must return some token, not {token!r}"
     assert ticket.error is error, f"the ticket's error is what `on_token` raised, not {ticket.error!r}"
     check_equal(len(notes.told), 1, name="tokens in the metrics: a token is noted before its caller is told")
 
 
-def test_task_1_a_future_gets_a_copy_of_the_output(lab):
+def test_task_1_ctrl_c_in_the_callers_code_is_no_error_of_the_request(lab):
+    """It is meant for the program, not for the request."""
+    ticket = ticket_of(lab, new_request(lab, [1], 5, sample=failing(KeyboardInterrupt())))
+    with pytest.raises(KeyboardInterrupt):
+        ticket.choose(lab.array(np.zeros(V)), [1])
+    assert ticket.error is None, f"a KeyboardInterrupt became the ticket's error: {ticket.error!r}"
+
+
+def test_task_1_a_future_gets_the_output(lab):
     ticket = ticket_of(lab, new_request(lab, [1], 5, sample=choosing(3, 5)))
     for _ in range(2):
         ticket.request.accept(None)
     assert ticket.settle() is True, "`settle` returns True when the answer was wanted"
-    result = ticket.future.result(timeout=0)
-    check_equal(result, [3, 5], name="the future's result")
-    assert result is not ticket.request.output, (
-        "the future's result is a copy: the request goes on using its own"
-    )
+    check_equal(outcome(ticket.future), [3, 5], name="how the future has ended: with the output alone")
 
 
 def test_task_1_a_future_gets_the_error_where_there_is_one(lab):
     ticket = ticket_of(lab, new_request(lab, [1], 5, sample=choosing(3)))
     ticket.request.accept(None)
     ticket.error = ValueError("too late")
-    assert ticket.settle() is True, "`settle` returns True: nobody has cancelled, so an error was wanted, too"
-    assert ticket.future.exception(timeout=0) is ticket.error, "the future's error is not the ticket's"
+    assert ticket.settle() is True, (
+        "`settle` returns True: the future was not cancelled, so it gets the error"
+    )
+    check_equal(
+        outcome(ticket.future), "ValueError", name="how the future has ended: with the ticket's error"
+    )
+    assert ticket.future.exception() is ticket.error, "the future's error is not the ticket's own"
 
 
 @pytest.mark.parametrize("error", [None, ValueError("too late")], ids=["with output", "with an error"])
-def test_task_1_a_cancelled_future_gets_nothing_and_wakes_those_who_wait(lab, error):
+def test_task_1_a_cancelled_future_gets_nothing_and_wakes_its_waiters(lab, error):
     ticket = ticket_of(lab, new_request(lab, [1], 5))
     ticket.error = error
-    assert ticket.future.cancel(), "a future can be cancelled as long as nobody has settled it"
-    assert ticket.settle() is False, "`settle` returns False when the caller has cancelled"
+    assert ticket.future.cancel(), "a future can be cancelled as long as it is not settled"
+    assert ticket.over, "a ticket whose future was cancelled is over"
+    try:
+        wanted_it = ticket.settle()
+    except InvalidStateError:
+        raise AssertionError(
+            "the future was cancelled, and `settle` has given it a result or an error"
+        ) from None
+    assert wanted_it is False, "`settle` returns False when the caller has cancelled"
     done, _ = wait_for_futures([ticket.future], timeout=0)
     assert done, (
         "`concurrent.futures.wait` doesn't know that the future was cancelled: tell it, with "
@@ -173,7 +210,7 @@ def test_task_1_a_cancelled_future_gets_nothing_and_wakes_those_who_wait(lab, er
 
 
 @pytest.mark.parametrize("error", [None, ValueError("too late")], ids=["with output", "with an error"])
-def test_task_1_nobody_can_cancel_in_the_middle_of_settling(lab, error):
+def test_task_1_a_cancel_can_not_come_in_the_middle_of_settling(lab, error):
     """Between the question whether a future was cancelled and its result, another thread may run."""
     cancelled = list[bool]()
 
@@ -198,7 +235,7 @@ def test_task_1_nobody_can_cancel_in_the_middle_of_settling(lab, error):
 
 
 class Guarded(deque):
-    """A queue that fails a test when it is changed by somebody who doesn't hold the lock."""
+    """A queue that fails a test when it is changed by a thread that doesn't hold the lock."""
 
     def __init__(self, batcher: Any, tickets: Any = ()) -> None:
         super().__init__(tickets)
@@ -232,15 +269,16 @@ def is_free(lock: Any) -> bool:
     return bool(within(take, "asking for the lock"))
 
 
-def ends_of(batcher: Any) -> list[bool]:
-    """From now on, for each ticket that `end` is called with: whether others could take the lock just then."""
-    usual, free = batcher.end, list[bool]()
+def settled_outside(batcher: Any, ticket: Any) -> list[bool]:
+    """Watch a ticket's future: once it is settled, the list says whether the lock was free at that moment."""
+    free = list[bool]()
 
-    def end(ticket: Any) -> None:
-        free.append(is_free(batcher.changed))
-        usual(ticket)
+    class Noting(Future):
+        def set_running_or_notify_cancel(self) -> bool:
+            free.append(is_free(batcher.changed))
+            return super().set_running_or_notify_cancel()
 
-    batcher.end = end
+    ticket.future = Noting()
     return free
 
 
@@ -255,12 +293,12 @@ def doorkeeper(lab: Any, body: Callable[[Any], Any] | None = None, **options: An
                 body(self)
                 return
             with self.changed:
-                self.changed.wait_for(lambda: self.closed, 2 * LIMIT)
+                self.changed.wait_for(lambda: self.closed, 2 * limit())
 
         def abandon(self) -> None:
             self.abandons += 1
 
-    return batcher_of(lab, None, Doorkeeper, **options)
+    return batcher_of(lab, Doorkeeper, **options)
 
 
 def test_task_2_requests_wait_in_the_order_in_which_they_came(lab):
@@ -268,60 +306,91 @@ def test_task_2_requests_wait_in_the_order_in_which_they_came(lab):
     batcher.request_queue = Guarded(batcher)
     requests = [new_request(lab, prompt_of(n + 2, seed=n), 3) for n in (4, 1, 3)]
     futures = [batcher.submit(request) for request in requests]
-    check_equal(queued(batcher), [list(r.prompt_ids) for r in requests], name="the prompts in the queue")
+    check_equal(queued(batcher), [r.prompt_ids for r in requests], name="the prompts in the queue")
     pending = [isinstance(future, Future) and not future.done() for future in futures]
     check_equal(pending, [True] * 3, name="whether each `submit` returned a future that is not settled yet")
     check_equal(batcher.stats().waiting, 3, name="requests that wait, in the figures")
     own = [ticket.future for ticket in batcher.request_queue]
     assert all(a is b for a, b in zip(own, futures, strict=True)), "`submit` returns the ticket's own future"
+    calls = dict(batcher.core.toy_calls)
+    check_equal(calls, {}, name="calls of the engine's push, step and abort by `submit`: they are the loop's")
 
 
-def test_task_2_a_ticket_knows_sampler_and_listener(lab):
+def test_task_2_a_ticket_has_its_callers_sampler_and_on_token(lab):
     batcher, told = doorkeeper(lab), list[int]()
-    request = new_request(lab, [3, 1], 4, sample=choosing(9, 8))
-    batcher.submit(request, told.append)
+    batcher.submit(new_request(lab, [3, 1], 4, sample=choosing(9, 8)), told.append)
     batcher.submit(new_request(lab, [3, 1], 4, sample=choosing(9, 8)))
     for ticket in batcher.request_queue:
         ticket.request.accept(None)
         assert ticket.error is None, f"a token was chosen, and that ended with {ticket.error!r}"
-    check_equal(told, [9], name="the tokens that `on_token` was told of")
-    check_equal(request.output, [], name="the output of the caller's own request, which is left as it is")
+    check_equal(told, [9], name="the tokens that `on_token` was called with")
     check_equal(batcher.stats().tokens, 2, name="tokens in the figures: the ticket has the batcher's metrics")
 
 
-def test_task_2_what_can_never_run_is_refused_with_the_reason(lab):
-    batcher = doorkeeper(lab, pages=5)
-    for prompt, count in (([], 3), (prompt_of(64), 1), (prompt_of(9), 9)):
-        request = new_request(lab, prompt, count)
-        reason = batcher.state.refusal(request)
-        name = f"a request of {len(prompt)} tokens and {count} of output, which can't ever run,"
-        error = check_raises(ValueError, partial(batcher.submit, request), name=name)
-        check_equal(str(error), reason, name=f"the message for {name}")
-    check_equal(queued(batcher), [], name="the queue, after refusals only")
+def test_task_2_the_request_is_left_as_it_is_and_runs_from_its_prompt(lab):
+    """It may have run elsewhere before, and it may be submitted twice: each time a copy begins at the prompt."""
+    batcher, sample = doorkeeper(lab), choosing(9, 8, 7)
+    request = new_request(lab, [3, 1], 4, (END,), sample=sample)
+    request.token_ids.append(5)
+    for _ in range(2):
+        batcher.submit(request)
+    for ticket in batcher.request_queue:
+        check_equal(ticket.request.token_ids, [3, 1], name="the tokens that the submitted copy begins with")
+        ticket.request.accept(None)
+    found = (request.token_ids, request.max_tokens, sorted(request.end_ids), request.error)
+    check_equal(found, ([3, 1, 5], 4, [END], None), name="the caller's own request, which is left as it is")
+    assert request.sample is sample, "the caller's own request has another `sample` now"
 
 
-def test_task_2_a_request_that_asks_for_nothing_has_it_at_once(lab):
+@pytest.mark.parametrize(
+    ("length", "reason"),
+    [(0, "the prompt is empty"), (13, "a toy refuses prompts of 13 tokens"), (64, "at most 63 fit")],
+)
+def test_task_2_a_request_that_can_never_run_is_refused_with_the_engines_reason(lab, length, reason):
+    batcher = doorkeeper(lab)
+    name = f"a prompt of {length} tokens, which the engine refuses"
+    check_raises(
+        ValueError, lambda: batcher.submit(new_request(lab, prompt_of(length), 3)), name=name, match=reason
+    )
+    check_equal(queued(batcher), [], name="the queue, after a refusal")
+
+
+def test_task_2_a_request_for_no_tokens_has_its_output_at_once(lab):
     batcher = doorkeeper(lab, max_queue=1)
     batcher.submit(new_request(lab, [1, 2], 3))
-    future = batcher.submit(new_request(lab, [1], 0))
-    assert future.done(), "a request with `max_tokens` 0 is finished before it begins: nothing to wait for"
-    check_equal(future.result(timeout=0), [], name="its output, also while the queue is full")
+    try:
+        future = batcher.submit(new_request(lab, [1], 0))
+    except lab.ragged.batcher.QueueFull:
+        raise AssertionError(
+            "the queue is full; a request for no tokens needs no place in it, and was refused"
+        ) from None
+    assert future.done(), (
+        "a request with `max_tokens` 0 is finished before it begins, and its future is not settled"
+    )
+    check_equal(outcome(future), [], name="its output")
     check_equal(queued(batcher), [[1, 2]], name="the queue")
     stats = batcher.stats()
     counts = (stats.finished, stats.refused, stats.failed)
     check_equal(counts, (1, 0, 0), name="finished, refused, failed")
 
 
-def test_task_2_tickets_are_ended_outside_the_lock(lab):
-    """Whoever is told of an end may wait for another thread, which may need the lock."""
+def test_task_2_tickets_are_settled_outside_the_lock(lab):
+    """A callback of the future may wait for another thread, which may need the lock."""
     batcher, free = doorkeeper(lab), list[bool]()
-    ended = ends_of(batcher)
+    usual = batcher.settle
+
+    def settle(ticket: Any) -> None:
+        free.append(is_free(batcher.changed))
+        usual(ticket)
+
+    batcher.settle = settle
     batcher.submit(new_request(lab, [1], 0))
-    check_equal(ended, [True], name="whether the lock was free as `submit` ended what asks for nothing")
-    future = batcher.submit(new_request(lab, [1], 3))
-    future.add_done_callback(lambda _: free.append(is_free(batcher.changed)))
-    batcher.end(batcher.request_queue[0])
-    check_equal(free, [True], name="whether the lock was free as `end` settled a future")
+    check_equal(free, [True], name="whether the lock was free as `submit` settled a request for no tokens")
+    batcher.submit(new_request(lab, [1], 3))
+    ticket = batcher.request_queue[0]
+    free = settled_outside(batcher, ticket)
+    usual(ticket)
+    check_equal(free, [True], name="whether the lock was free as `settle` settled a future")
 
 
 def test_task_2_stop_comes_just_before_the_lock(lab):
@@ -342,21 +411,21 @@ def test_task_2_stop_comes_just_before_the_lock(lab):
 
 
 @pytest.mark.parametrize("max_queue", [1, 3])
-def test_task_2_a_full_queue_takes_nobody(lab, max_queue):
+def test_task_2_a_full_queue_takes_no_more(lab, max_queue):
     batcher = doorkeeper(lab, max_queue=max_queue)
     requests = [new_request(lab, [n + 1], 3) for n in range(max_queue + 2)]
     futures = [batcher.submit(request) for request in requests[:max_queue]]
     full = lab.ragged.batcher.QueueFull
     for n in (0, 1):
-        error = check_raises(
+        check_raises(
             full,
             partial(batcher.submit, requests[max_queue + n]),
-            name=f"one more than {max_queue} that wait",
+            name=f"one request more than the {max_queue} that may wait",
+            match=str(max_queue),
         )
-        assert str(max_queue) in str(error), f"the message says how many wait: {max_queue}; it is {error}"
         check_equal(batcher.stats().refused, n + 1, name="refused, in the figures")
     check_equal(queued(batcher), [[n + 1] for n in range(max_queue)], name="the queue, afterwards")
-    assert not any(future.done() for future in futures), "those that wait have nothing to do with it"
+    check_equal(outcomes(futures), ["pending"] * max_queue, name="how the requests that wait have ended")
     batcher.request_queue.popleft()
     batcher.submit(requests[-1])
     check_equal(queued(batcher)[-1], [max_queue + 2], name="the last in the queue, once one has left it")
@@ -366,16 +435,17 @@ def test_task_2_a_new_request_wakes_the_loop(lab):
     def body(batcher: Any) -> None:
         with batcher.changed:
             asleep.set()
-            batcher.changed.wait_for(lambda: batcher.request_queue or batcher.closed, LIMIT)
+            batcher.changed.wait_for(lambda: batcher.request_queue or batcher.closed, 2 * limit())
             awake.append(len(batcher.request_queue))
 
     asleep, awake = threading.Event(), list[int]()
     batcher = doorkeeper(lab, body)
     batcher.start()
-    assert asleep.wait(LIMIT), "the test's own loop has not begun"
+    assert asleep.wait(limit()), "the test's own loop has not begun"
     batcher.submit(new_request(lab, [1], 1))
-    batcher.thread.join(LIMIT - 1)  # less than the loop sleeps if nobody wakes it
-    assert awake == [1], "the loop sleeps on `changed`, and `submit` has not woken it"
+    batcher.thread.join(limit())  # less than the loop sleeps if it is not woken
+    if not awake:
+        raise hangs("the loop sleeps on `changed`, and `submit` has not woken it")
 
 
 def test_task_2_many_threads_submit_at_once(lab):
@@ -384,7 +454,7 @@ def test_task_2_many_threads_submit_at_once(lab):
     start = threading.Barrier(8)
 
     def caller(number: int) -> int:
-        start.wait(LIMIT)
+        start.wait(limit())
         taken = 0
         for n in range(25):
             with contextlib.suppress(full):
@@ -400,67 +470,100 @@ def test_task_2_many_threads_submit_at_once(lab):
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(LIMIT)
-    check_equal(
-        sum(future.result(LIMIT) for future in results), 150, name="requests taken, of 200, with room for 150"
-    )
+            thread.join(limit())
+    if not all(future.done() for future in results):
+        raise hangs("eight threads submit at once, and some of them hang")
+    taken = sum(future.result() for future in results)
+    check_equal(taken, 150, name="requests taken, of 200, with room for 150")
     check_equal((len(batcher.request_queue), batcher.stats().refused), (150, 50), name="waiting and refused")
     for number in range(8):
         own = [n for caller, n in queued(batcher) if caller == number]
-        check_equal(own, sorted(own), name=f"the order of what thread {number} has submitted")
+        check_equal(own, sorted(own), name=f"the order of the requests that thread {number} has submitted")
+
+
+def test_task_2_stop_waits_for_the_loop_without_the_lock(lab):
+    """The loop needs the lock to end, and callers need it to be told that the batcher is closed."""
+    go_on = threading.Event()
+    batcher = doorkeeper(lab, lambda batcher: go_on.wait(2 * limit()))
+    batcher.start()
+    stopping = threading.Thread(target=batcher.stop, daemon=True)
+    stopping.start()
+    closed, seconds, ends = lab.ragged.batcher.Closed, limit(), list[str]()
+
+    def submit() -> None:
+        try:
+            batcher.submit(new_request(lab, [1], 3))
+        except closed:
+            ends.append("Closed")
+
+    try:
+        within(lambda: wait_until_closed(batcher, seconds), "`stop`, which is to set `closed` at once,")
+        what = (
+            "`submit`, while another thread waits in `stop` for the loop's end (does `stop` hold the lock?),"
+        )
+        within(submit, what)
+        check_equal(ends, ["Closed"], name="how a request ends while another thread waits in `stop`")
+    finally:
+        go_on.set()
+        stopping.join(seconds)
+
+
+def wait_until_closed(batcher: Any, seconds: float) -> None:
+    pause = threading.Event()
+    for _ in range(int(seconds / 0.002)):
+        if batcher.closed:
+            return
+        pause.wait(0.002)
 
 
 @pytest.mark.parametrize("drain", [True, False])
 def test_task_2_stop_closes_the_door_and_wakes_the_loop(lab, drain):
-    """The loop has to take the lock once more to end: who waits for its end must not hold it."""
     batcher = doorkeeper(lab)
-    usual = batcher.thread.join
-
-    def join(*arguments: Any) -> None:
-        assert is_free(batcher.changed), (
-            "`stop` waits for the thread while it holds the lock `changed`, which the loop needs to end"
-        )
-        usual(*arguments)
-
-    batcher.thread.join = join
     with ThreadErrors().collected():
         batcher.start()
-        ended = within(lambda: batcher.stop(drain=drain, timeout=LIMIT - 1), "stop")
-    assert ended is True, f"stop(drain={drain}) returned {ended!r}, and the loop ends as soon as it is woken"
+        seconds = limit()
+        ended = within(lambda: batcher.stop(drain=drain, timeout=seconds - 0.5), "stop", seconds)
+    assert ended is True, (
+        f"stop(drain={drain}) returned {ended!r}: the loop sleeps on `changed`, and was not woken in time"
+    )
     check_equal((batcher.closed, batcher.abandoned), (True, not drain), name="closed, and abandoned")
     closed = lab.ragged.batcher.Closed
     for count in (3, 0):
         request = new_request(lab, [1], count)
         check_raises(closed, partial(batcher.submit, request), name="a request after stop")
     check_equal(queued(batcher), [], name="the queue")
+    check_equal(batcher.abandons, 0, name="calls of `abandon` by `stop`, for a loop that does it itself")
 
 
 def test_task_2_stop_says_whether_the_loop_has_ended(lab):
-    goon = threading.Event()
-    batcher = doorkeeper(lab, lambda batcher: goon.wait(LIMIT))
+    go_on = threading.Event()
+    batcher = doorkeeper(lab, lambda batcher: go_on.wait(2 * limit()))
     batcher.start()
     ended = within(lambda: batcher.stop(timeout=0), "stop(timeout=0)")
     assert ended is False, f"the loop is in the middle of a step, and stop(timeout=0) returned {ended!r}"
     check_equal(batcher.abandoned, False, name="abandoned, after a stop that drains")
     assert within(lambda: batcher.stop(drain=False, timeout=0), "stop(timeout=0)") is False
-    check_equal(batcher.abandoned, True, name="abandoned, once somebody has stopped without draining")
+    check_equal(batcher.abandoned, True, name="abandoned, after a stop without draining")
     within(lambda: batcher.stop(drain=True, timeout=0), "stop(timeout=0)")
     check_equal(batcher.abandoned, True, name="abandoned, after a later stop that would drain: it's too late")
-    goon.set()
-    assert within(lambda: batcher.stop(timeout=LIMIT - 1), "stop") is True, (
-        "the loop has ended: stop returns True"
-    )
+    go_on.set()
+    for time in ("the loop has ended", "the loop had ended before `stop` was called"):
+        assert within(lambda: batcher.stop(), "stop") is True, f"{time}: stop returns True"
 
 
-def test_task_2_what_was_never_started_is_stopped_at_once(lab):
+def test_task_2_a_batcher_that_was_never_started_is_stopped_at_once(lab):
     batcher = doorkeeper(lab)
     batcher.submit(new_request(lab, [1], 3))
-    ended = within(lambda: batcher.stop(timeout=LIMIT - 1), "stop of a batcher that was never started")
-    assert ended is True, f"there is no loop that could still run, and stop returned {ended!r}"
-    check_equal(batcher.abandons, 1, name="calls of `abandon`, which nobody else makes without a loop")
+    for n in (1, 2):
+        ended = within(batcher.stop, "stop of a batcher that was never started")
+        assert ended is True, f"there is no loop that could still run, and stop returned {ended!r}"
+        assert batcher.abandons >= 1, "there is no loop that calls `abandon`: `stop` has to, and has not"
+        assert batcher.abandons <= n, (
+            f"`stop` was called {n} times, and has called `abandon` {batcher.abandons} times"
+        )
 
 
-def test_task_2_the_end_is_counted(lab):
+def test_task_2_settled_tickets_are_counted(lab):
     batcher = doorkeeper(lab)
     ends = []
     for _ in range(6):
@@ -471,12 +574,15 @@ def test_task_2_the_end_is_counted(lab):
     for ticket in tickets[1:5]:
         ticket.error = KeyError("failed")
     for ticket in tickets:
-        batcher.end(ticket)
+        batcher.settle(ticket)
         stats = batcher.stats()
         ends.append((stats.cancelled, stats.failed, stats.finished))
     name = "cancelled, failed, finished, after each of two cancelled ones (one failed, too), three failed, one good"
     check_equal(ends, [(1, 0, 0), (2, 0, 0), (2, 1, 0), (2, 2, 0), (2, 3, 0), (2, 3, 1)], name=name)
-    assert all(ticket.future.done() for ticket in tickets), "`end` settles the future"
+    found = outcomes([ticket.future for ticket in tickets])
+    check_equal(found, ["cancelled"] * 2 + ["KeyError"] * 3 + [[]], name="how the six futures have ended")
+    told = wait_for_futures([tickets[0].future], timeout=0).done
+    assert told, "a cancelled future was counted, and not settled with the ticket's own `settle`"
 
 
 # Task 3: the loop
@@ -485,32 +591,96 @@ def test_task_2_the_end_is_counted(lab):
 def steps(batcher: Any, count: int = 1) -> None:
     """What the loop does, by hand."""
     for _ in range(count):
-        batcher.join()
-        batcher.step()
-        batcher.leave()
+        batcher.admit()
+        batcher.retire(batcher.step())
 
 
 def until_done(batcher: Any, bound: int = 300) -> int:
-    """Step until nobody waits or runs; how many steps it took."""
+    """Step until no request waits or runs; how many steps it took."""
     taken = 0
-    while batcher.request_queue or any(batcher.tickets):
-        assert taken < bound, f"{bound} steps, and {batcher.stats().running} still run"
+    while batcher.request_queue or batcher.tickets:
+        assert taken < bound, f"{bound} steps, and {batcher.stats().running} requests still run"
         steps(batcher)
         taken += 1
     return taken
 
 
-def outcome(future: Future[list[int]]) -> Any:
-    """How it has ended, in a word or a list."""
-    if not future.done():
-        return "pending"
-    if future.cancelled():
-        return "cancelled"
-    error = future.exception()
-    return future.result() if error is None else type(error).__name__
+def trouble() -> RuntimeError:
+    return RuntimeError("the engine fails here, as the test wants it to")
 
 
-def test_task_3_who_came_first_has_a_slot_first(lab):
+def test_task_3_release_frees_seat_and_pages_before_futures_are_settled(lab):
+    """A caller who gets an answer may send the next request at once: it must find room."""
+    batcher, seen = batcher_of(lab), list[tuple[int, int, int]]()
+    tickets = seat(batcher, *(new_request(lab, [n, 9], 4) for n in range(2)))
+
+    def note(future: Future[list[int]]) -> None:
+        free = len(batcher.core.allocator.free_pages)
+        seen.append((len(batcher.core.requests), len(batcher.tickets), 39 - free))
+
+    for ticket in tickets:
+        ticket.future.add_done_callback(note)
+    batcher.release(tickets)
+    name = "requests in the engine, in `tickets`, and pages held, as each of two futures is settled"
+    check_equal(seen, [(0, 0, 0), (0, 0, 0)], name=name)
+
+
+def test_task_3_release_touches_only_the_requests_that_leave(lab):
+    batcher = batcher_of(lab)
+    tickets = seat(batcher, *(new_request(lab, [n, 9], 4) for n in range(3)))
+    batcher.release([tickets[1]])
+    check_equal(
+        outcomes([t.future for t in tickets]), ["pending", [], "pending"], name="how the three have ended"
+    )
+    check_equal(running(batcher), [[0, 9], [2, 9]], name="the requests in the engine")
+    check_tickets(batcher, "release")
+    batcher.release([])
+    check_equal(
+        running(batcher), [[0, 9], [2, 9]], name="the requests in the engine, after no request was released"
+    )
+
+
+def test_task_3_release_settles_futures_though_the_engine_fails(lab):
+    batcher, error = batcher_of(lab), trouble()
+    tickets = seat(batcher, *(new_request(lab, [n, 9], 4) for n in range(3)))
+    batcher.core.toy_fail("abort", 1, error)
+    found = check_raises(
+        RuntimeError, lambda: batcher.release(tickets[:2]), name="`release`, when `abort` fails"
+    )
+    assert found is error, f"what the engine raised must go on; it is {found!r}"
+    ends = outcomes([ticket.future for ticket in tickets])
+    check_equal(ends, [[], [], "pending"], name="how three futures have ended; the first two were released")
+    check_equal(len(batcher.tickets), 1, name="tickets that are left")
+
+
+def test_task_3_retire_lets_complete_failed_and_cancelled_requests_go(lab):
+    batcher = batcher_of(lab, seats=4)
+    tickets = seat(batcher, *(new_request(lab, [n, 9], 4) for n in range(4)))
+    tickets[1].error = OSError("its own trouble")
+    tickets[2].future.cancel()
+    batcher.retire([tickets[3].request])
+    found = dict(
+        zip(["runs", "failed", "cancelled", "complete"], outcomes([t.future for t in tickets]), strict=True)
+    )
+    ends = {"runs": "pending", "failed": "OSError", "cancelled": "cancelled", "complete": []}
+    check_equal(found, ends, name="how four requests have ended, by what they are when `retire` is called")
+    check_equal(running(batcher), [[0, 9]], name="the requests in the engine")
+    check_tickets(batcher, "retire")
+
+
+def test_task_3_retire_releases_what_has_left_the_engine_by_itself(lab):
+    """A complete request leaves the engine in its last step; its ticket goes, and the pages stay free."""
+    batcher = batcher_of(lab)
+    tickets = seat(batcher, *(new_request(lab, [n, 9], n + 1) for n in range(2)))
+    batcher.retire(batcher.core.step().finished)
+    check_equal(outcome(tickets[0].future), alone([0, 9], 1), name="the answer of a request for one token")
+    check_equal(running(batcher), [[1, 9]], name="the requests in the engine")
+    check_tickets(batcher, "retire")
+    batcher.retire(batcher.core.step().finished)
+    check_at_rest(batcher, [ticket.future for ticket in tickets])
+
+
+def guarding(lab: Any) -> Any:
     class Guarding(watched(lab)):  # type: ignore[misc]
         """A queue that is put in the place of another is guarded, too."""
 
@@ -522,57 +692,68 @@ def test_task_3_who_came_first_has_a_slot_first(lab):
         def request_queue(self, tickets: Any) -> None:
             self._queue = Guarded(self, tickets)
 
-    batcher = batcher_of(lab, kind=Guarding, slots=2)
+    return Guarding
+
+
+def test_task_3_admit_takes_requests_in_the_order_in_which_they_came(lab):
+    batcher = batcher_of(lab, guarding(lab), seats=2)
     for n in range(5):
         batcher.submit(new_request(lab, [n + 1, 9], 4))
-    batcher.join()
-    check_equal(seated(batcher), [[1, 9], [2, 9]], name="who has the two slots")
-    check_equal(queued(batcher), [[3, 9], [4, 9], [5, 9]], name="who waits, in order")
-    batcher.join()
-    check_equal(queued(batcher), [[3, 9], [4, 9], [5, 9]], name="who waits when no slot is idle")
-    batcher.release([True, False])
-    batcher.join()
-    check_equal(seated(batcher), [[3, 9], [2, 9]], name="who has the slots once slot 0 was idle")
-    check_equal(queued(batcher), [[4, 9], [5, 9]], name="who waits then")
+    batcher.admit()
+    check_equal(running(batcher), [[1, 9], [2, 9]], name="the requests that have the two seats")
+    check_equal(queued(batcher), [[3, 9], [4, 9], [5, 9]], name="the requests that wait, in order")
+    batcher.admit()
+    check_equal(queued(batcher), [[3, 9], [4, 9], [5, 9]], name="the requests that wait when no seat is idle")
+    batcher.release([batcher.tickets[batcher.core.requests[0]]])
+    batcher.admit()
+    check_equal(
+        running(batcher), [[2, 9], [3, 9]], name="the requests that run, once one of two seats was idle"
+    )
+    check_equal(queued(batcher), [[4, 9], [5, 9]], name="the requests that wait then")
 
 
-def test_task_3_join_takes_nobody_where_nobody_waits(lab):
-    batcher = batcher_of(lab, slots=2)
-    batcher.join()
-    check_equal(seated(batcher), [None, None], name="who has the slots")
+def test_task_3_admit_does_nothing_where_no_request_waits(lab):
+    batcher = batcher_of(lab)
+    batcher.admit()
+    check_equal(
+        (running(batcher), dict(batcher.core.toy_calls)), ([], {}), name="requests, and calls of the engine"
+    )
 
 
-def test_task_3_who_was_cancelled_leaves_the_queue(lab):
-    batcher = batcher_of(lab, kind=watched(lab), slots=2)
+def test_task_3_admit_lets_cancelled_requests_leave_the_queue(lab):
+    batcher = batcher_of(lab, watched(lab), seats=2)
     futures = [batcher.submit(new_request(lab, [n + 1, 9], 4)) for n in range(6)]
     for n in (0, 3):
         futures[n].cancel()
-    batcher.join()
-    check_equal(seated(batcher), [[2, 9], [3, 9]], name="who has the slots: 1 and 4 were cancelled")
-    check_equal(queued(batcher), [[5, 9], [6, 9]], name="who waits")
-    check_equal(batcher.stats().cancelled, 2, name="cancelled, in the figures")
+    batcher.admit()
+    check_equal(running(batcher), [[2, 9], [3, 9]], name="the requests that run: 1 and 4 were cancelled")
+    check_equal(queued(batcher), [[5, 9], [6, 9]], name="the requests that wait")
+    name = "cancelled, in the figures, once two cancelled requests have left the queue and were settled"
+    check_equal(batcher.stats().cancelled, 2, name=name)
     futures[5].cancel()
-    batcher.join()
-    check_equal(queued(batcher), [[5, 9]], name="who waits, once 6 was cancelled while no slot is idle")
+    batcher.admit()
+    check_equal(
+        queued(batcher), [[5, 9]], name="the requests that wait, once 6 was cancelled and no seat is idle"
+    )
     check_equal(batcher.stats().cancelled, 3, name="cancelled, in the figures")
     assert wait_for_futures([futures[5]], timeout=0).done, "a future that left the queue is not settled"
 
 
-def test_task_3_tickets_are_ended_outside_the_lock(lab):
-    """Whoever is told of an end may wait for another thread, which may need the lock."""
-    batcher = batcher_of(lab, slots=1)
-    futures = [batcher.submit(new_request(lab, [n + 1, 9], 4)) for n in range(3)]
-    ended = ends_of(batcher)
-    futures[1].cancel()
-    batcher.join()
-    check_equal(ended, [True], name="whether the lock was free as `join` ended what was cancelled")
-    batcher.abandon()
-    check_equal(ended, [True] * 3, name="whether the lock was free as `abandon` ended the other two")
+def test_task_3_admit_settles_outside_the_lock(lab):
+    """A callback of the future may wait for another thread, which may need the lock."""
+    batcher = batcher_of(lab, seats=1)
+    for n in range(2):
+        batcher.submit(new_request(lab, [n + 1, 9], 4))
+    ticket = batcher.request_queue[1]
+    free = settled_outside(batcher, ticket)
+    ticket.future.cancel()
+    batcher.admit()
+    check_equal(free, [True], name="whether the lock was free as `admit` settled a cancelled request, once")
 
 
-def test_task_3_a_cancel_may_come_between_two_looks(lab):
+def test_task_3_admit_keeps_a_request_that_is_cancelled_between_two_looks(lab):
     class Late(Future):
-        """Cancelled by its caller just before somebody asks for the second time."""
+        """Cancelled by its caller just before it is asked for the second time."""
 
         asked = 0
 
@@ -582,96 +763,157 @@ def test_task_3_a_cancel_may_come_between_two_looks(lab):
                 self.cancel()
             return super().cancelled()
 
-    batcher = batcher_of(lab, kind=watched(lab), slots=2)
-    for n in range(3):
+    batcher = batcher_of(lab, seats=1)
+    for n in range(2):
         batcher.submit(new_request(lab, [n + 1, 9], 4))
     late = batcher.request_queue[1].future = Late()
-    until_done(batcher)
-    stats = batcher.stats()
-    name = (
-        "cancelled and finished, of three: one is cancelled just before `join` could ask for the second time"
+    batcher.admit()
+    kept = [ticket.future for ticket in [*batcher.request_queue, *batcher.tickets.values()]]
+    lost = late not in kept and not wait_for_futures([late], timeout=0).done
+    assert not lost, (
+        "a request was cancelled just before `admit` asked for the second time whether it is over. Now it is neither "
+        "in the queue nor in the engine, and its future was never settled: ask each ticket once"
     )
-    check_equal((stats.cancelled, stats.finished), (1, 2), name=name)
-    assert wait_for_futures([late], timeout=0).done, "the one that was cancelled was never settled"
 
 
-def test_task_3_the_cancelled_are_ended_though_a_push_fails(lab):
-    batcher = batcher_of(lab, slots=2)
+def test_task_3_admit_keeps_a_request_whose_push_fails(lab):
+    """It must be where `abandon` finds it."""
+    batcher, error = batcher_of(lab), trouble()
+    for n in range(3):
+        batcher.submit(new_request(lab, [n + 1, 9], 4))
+    batcher.core.toy_fail("push", 2, error)
+    found = check_raises(RuntimeError, batcher.admit, name="`admit`, when the engine's `push` fails")
+    assert found is error, f"what the engine raised must go on; it is {found!r}"
+    check_equal(running(batcher), [[1, 9]], name="the requests in the engine; the second push has failed")
+    name = "the requests in the queue; one whose push has failed is still there, where `abandon` finds it"
+    check_equal(queued(batcher), [[2, 9], [3, 9]], name=name)
+    check_tickets(batcher, "admit")
+
+
+def test_task_3_admit_settles_cancelled_requests_before_it_pushes_others(lab):
+    """A push may fail: by then the cancelled requests have left the queue, where `abandon` would look for them."""
+    batcher = batcher_of(lab)
     futures = [batcher.submit(new_request(lab, [n + 1, 9], 4)) for n in range(3)]
     futures[1].cancel()
-    batcher.state.push = failing(RuntimeError("a mistake in the engine, which the test has planted"))
-    check_raises(RuntimeError, lambda: within(batcher.loop, "the loop"), name="a loop whose `push` fails")
-    check_equal([outcome(f) for f in futures], ["Closed", "cancelled", "Closed"], name="how each has ended")
-    check_equal(batcher.stats().cancelled, 1, name="cancelled, in the figures: it had left the queue by then")
-    assert wait_for_futures([futures[1]], timeout=0).done, "the one that was cancelled was never settled"
+    batcher.core.toy_fail("push", 1, trouble())
+    check_raises(RuntimeError, batcher.admit, name="`admit`, when the engine's `push` fails")
+    lost = not wait_for_futures([futures[1]], timeout=0).done and [2, 9] not in queued(batcher)
+    assert not lost, "the push of another request has failed, and a cancelled one was never settled"
 
 
-def test_task_3_every_future_is_settled_though_the_slots_can_not_be_released(lab):
-    batcher = batcher_of(lab, slots=2)
-    futures = [batcher.submit(new_request(lab, [n + 1, 9], 4)) for n in range(3)]
-    batcher.join()
-    error = RuntimeError("a mistake in the engine, which the test has planted")
-    batcher.state.release = failing(error)
-    found = check_raises(RuntimeError, batcher.abandon, name="`abandon`, when `state.release` fails")
-    assert found is error, f"what was raised must go on; it is {found!r}"
-    check_equal([outcome(f) for f in futures], ["Closed"] * 3, name="how each has ended")
-
-
-def test_task_3_a_step_without_tokens_is_no_step(lab):
-    batcher = batcher_of(lab, slots=2)
-    batcher.submit(new_request(lab, [1, 9], 4)).cancel()
-    steps(batcher)
-    stats = batcher.stats()
-    name = "steps and occupancy, after all were cancelled in the queue: the model was not run"
-    check_equal((stats.steps, stats.occupancy), (0, None), name=name)
-
-
-def test_task_3_a_step_runs_the_model_once_for_all(lab):
-    batcher = batcher_of(lab, slots=3, capacity=8)
+def test_task_3_step_runs_the_engine_once(lab):
+    batcher = batcher_of(lab, core=ragged_engine(lab, budget=8))
     for n in (3, 4, 5):
         batcher.submit(new_request(lab, prompt_of(n), 4))
-    batcher.join()
-    batcher.step()
-    check_equal(
-        batcher.model.runs, [[(3, 3), (4, 4), (1, 1)]], name="what the model was run on: 8 tokens at most"
-    )
+    batcher.admit()
+    found = batcher.step()
+    check_equal(list(found), [], name="what `step` returns: no request is complete")
+    runs = batcher.core.runner.model.runs
+    check_equal(runs, [[(3, 3), (4, 4), (1, 1)]], name="what the model was run on: 8 tokens at most")
     stats = batcher.stats()
     check_equal((stats.steps, stats.occupancy, stats.tokens), (1, 1.0, 2), name="steps, occupancy, tokens")
     batcher.step()
     stats = batcher.stats()
-    name = "steps, and occupancy: 8 and then 6 of 8 tokens"
-    check_equal((stats.steps, stats.occupancy), (2, 0.875), name=name)
+    check_equal(
+        (stats.steps, stats.occupancy), (2, 0.875), name="steps, and occupancy: 8 and then 6 of 8 tokens"
+    )
 
 
-def test_task_3_whoever_is_complete_leaves_with_its_output(lab):
-    batcher = batcher_of(lab, kind=watched(lab), slots=2)
+def test_task_3_step_returns_the_requests_that_are_complete(lab):
+    batcher = batcher_of(lab)
+    tickets = seat(batcher, *(new_request(lab, [n, 9], n + 1) for n in range(2)))
+    check_equal(
+        [r.prompt_ids for r in batcher.step()],
+        [[0, 9]],
+        name="the prompts of the requests that `step` returns",
+    )
+    check_equal(
+        outcome(tickets[0].future), "pending", name="how its future has ended: only `retire` settles it"
+    )
+
+
+def test_task_3_step_without_tokens_is_not_counted(lab):
+    batcher = batcher_of(lab)
+    check_equal(list(batcher.step()), [], name="what `step` returns when no request is in the engine")
+    stats = batcher.stats()
+    check_equal(
+        (stats.steps, stats.occupancy), (0, None), name="steps and occupancy, when no token was issued"
+    )
+
+
+def test_task_3_step_that_fails_fails_the_requests_in_the_engine(lab):
+    batcher, error = batcher_of(lab, seats=2), trouble()
+    for n in range(3):
+        batcher.submit(new_request(lab, [n + 1, 9], 4))
+    batcher.admit()
+    batcher.core.toy_fail("step", 1, error)
+    try:
+        complete = batcher.step()
+    except RuntimeError as found:
+        if found is not error:
+            raise
+        raise AssertionError(
+            "`step` must not raise what the engine's step raises: it would end the loop"
+        ) from None
+    check_equal(
+        list(complete), [], name="what `step` returns when the engine has failed: no request is complete"
+    )
+    errors = [ticket.error for ticket in batcher.tickets.values()]
+    assert all(found is error for found in errors), (
+        f"each request in the engine gets what it raised, not {errors}"
+    )
+    check_equal(batcher.request_queue[0].error, None, name="the error of the request that waits")
+    check_equal(batcher.stats().steps, 0, name="steps: one that failed is none")
+
+
+@on_each_engine
+@pytest.mark.parametrize("at", [1, 3])
+def test_task_3_requests_in_the_engine_fail_with_it_and_the_others_go_on(lab, engine, at):
+    core = ENGINES[engine](lab, seats=2)
+    batcher = batcher_of(lab, watched(lab), core)
+    requests = [new_request(lab, prompt_of(n + 2, seed=n), 5) for n in range(4)]
+    futures = [batcher.submit(request) for request in requests]
+    let_step_fail(core, at, trouble())
+    until_done(batcher)
+    expected = ["RuntimeError", "RuntimeError", *[wanted(request) for request in requests[2:]]]
+    check_equal(
+        outcomes(futures), expected, name=f"how each of four has ended, two at a time; step {at} failed"
+    )
+    check_equal(batcher.stats().failed, 2, name="failed, in the figures")
+    check_at_rest(batcher, futures)
+
+
+@on_each_engine
+def test_task_3_a_complete_request_leaves_with_its_output(lab, engine):
+    batcher = batcher_of(lab, watched(lab), ENGINES[engine](lab, seats=2))
     requests = [new_request(lab, prompt_of(n, seed=n), count) for n, count in ((2, 1), (3, 4), (1, 2))]
     futures = [batcher.submit(request) for request in requests]
-    held = []
-    for _ in range(4):
-        steps(batcher)
-        held.append([outcome(future) == wanted(r) for future, r in zip(futures, requests, strict=True)])
-    name = "who is done after each step: 1, 4 and 2 tokens of output, the third waits for the first"
-    check_equal(held, [[1, 0, 0], [1, 0, 0], [1, 0, 1], [1, 1, 1]], name=name)
+    until_done(batcher)
+    check_equal(outcomes(futures), [wanted(request) for request in requests], name="the three outputs")
     check_at_rest(batcher, futures)
     stats = batcher.stats()
     check_equal((stats.finished, stats.running, stats.waiting), (3, 0, 0), name="finished, running, waiting")
 
 
-def test_task_3_who_was_cancelled_in_a_slot_gives_it_back_after_the_step(lab):
-    batcher = batcher_of(lab, kind=watched(lab), slots=2)
-    requests = [new_request(lab, prompt_of(n + 4, seed=n), 6) for n in range(3)]
+@on_each_engine
+def test_task_3_a_request_cancelled_while_it_runs_gives_its_pages_back_after_the_step(lab, engine):
+    core = ENGINES[engine](lab, seats=2)
+    batcher = batcher_of(lab, watched(lab), core)
+    requests = [new_request(lab, prompt_of(n + 4, seed=n), 6) for n in range(2)]
     futures = [batcher.submit(request) for request in requests]
     steps(batcher, 2)
+    held = len(core.allocator.free_pages)
     futures[0].cancel()
     steps(batcher)
-    check_equal(seated(batcher)[0], None, name="who has slot 0 after the step in which it was cancelled")
-    check_equal(batcher.state.pages.held[0], 0, name="pages that slot 0 holds")
+    check_equal(
+        running(batcher), [requests[1].prompt_ids], name="the requests in the engine, after that step"
+    )
+    assert len(core.allocator.free_pages) > held, (
+        "the step is over, and no page of the cancelled request is free"
+    )
     check_equal(batcher.stats().cancelled, 1, name="cancelled, in the figures")
     until_done(batcher)
-    check_equal(
-        [outcome(f) for f in futures[1:]], [wanted(r) for r in requests[1:]], name="what the others got"
-    )
+    check_equal(outcome(futures[1]), wanted(requests[1]), name="what the other request got")
     check_at_rest(batcher, futures)
 
 
@@ -686,288 +928,296 @@ def test_task_3_a_request_that_fails_does_so_alone(lab, what, at):
             raise ZeroDivisionError("the caller's own mistake")
         return int(np.argmax(lab.numpy(arguments[0])))
 
-    batcher = batcher_of(lab, kind=watched(lab))
+    batcher = batcher_of(lab, watched(lab))
     requests = [new_request(lab, prompt_of(n + 2, seed=n), 5) for n in range(4)]
     if what == "sample":
         requests[1].sample = fail_later
     futures = [
-        batcher.submit(request, fail_later if what == "on_token" and n == 1 else nobody)
+        batcher.submit(request, fail_later if what == "on_token" and n == 1 else silent)
         for n, request in enumerate(requests)
     ]
     until_done(batcher)
     expected = [wanted(request) for request in requests]
     ends = [expected[0], "ZeroDivisionError", *expected[2:]]
-    check_equal([outcome(future) for future in futures], ends, name="how each of the four has ended")
-    check_equal(count[0], at, name="calls of what failed: it is not called again")
+    check_equal(outcomes(futures), ends, name="how each of the four has ended")
+    check_equal(count[0], at, name=f"calls of the failing {what}: it is not called again")
     check_equal((batcher.stats().failed, batcher.stats().finished), (1, 3), name="failed and finished")
     check_at_rest(batcher, futures)
 
 
-@pytest.mark.parametrize("at", [0, 2])
-def test_task_3_a_model_that_fails_fails_those_in_slots(lab, at):
-    batcher = batcher_of(lab, kind=watched(lab), slots=2)
-    requests = [new_request(lab, prompt_of(n + 2, seed=n), 5) for n in range(4)]
-    futures = [batcher.submit(request) for request in requests]
-    batcher.model.fails_at = at
-    until_done(batcher)
-    expected = ["KeyError", "KeyError", *[wanted(request) for request in requests[2:]]]
-    name = f"how each of four has ended, two at a time; the model failed in run {at}"
-    check_equal([outcome(future) for future in futures], expected, name=name)
-    check_equal(batcher.stats().failed, 2, name="failed, in the figures")
-    check_equal(batcher.stats().steps, len(batcher.model.runs) - 1, name="steps: the one that failed is none")
-    check_at_rest(batcher, futures)
-
-
-def test_task_3_slot_and_pages_are_free_before_anybody_hears_of_the_end(lab):
-    """Whoever gets an answer may send the next request at once: it must find room."""
-    batcher, seen = batcher_of(lab, kind=watched(lab), slots=2), list[tuple[int, int, int]]()
-
-    def note(future: Future[list[int]]) -> None:
-        pages = batcher.state.pages
-        seen.append(
-            (len(batcher.state.idle), sum(ticket is None for ticket in batcher.tickets), sum(pages.held))
-        )
-
-    for n in (4, 4):
-        batcher.submit(new_request(lab, prompt_of(n, seed=n), 2)).add_done_callback(note)
-    until_done(batcher)
-    name = "idle slots, empty places in `tickets` and pages held, as each of two futures is settled in the same step"
-    check_equal(seen, [(2, 2, 0), (2, 2, 0)], name=name)
-
-
-def test_task_3_a_caller_may_do_with_its_request_what_it_likes(lab):
-    """The ticket runs a copy: who empties its own list of token ids must not end the loop."""
-    batcher, prompts = batcher_of(lab, kind=watched(lab), slots=1), [[3, 1, 4], [1, 5]]
+def test_task_3_a_caller_may_change_its_request_after_submit(lab):
+    """The ticket runs a copy: a caller that empties its own list of token ids must not end the loop."""
+    batcher, prompts = batcher_of(lab, watched(lab), seats=1), [[3, 1, 4], [1, 5]]
     requests = [new_request(lab, list(prompt), 4) for prompt in prompts]
     futures = [batcher.submit(request) for request in requests]
     for request in requests:
-        request.prompt_ids.clear()
+        request.token_ids.clear()
         request.max_tokens = 0
     until_done(batcher)
     expected = [alone(prompt, 4) for prompt in prompts]
-    check_equal([outcome(future) for future in futures], expected, name="the outputs")
-
-
-def test_task_3_release_settles_only_the_marked(lab):
-    batcher = batcher_of(lab, slots=3)
-    futures = [batcher.submit(new_request(lab, prompt_of(n + 2), 5)) for n in range(2)]
-    steps(batcher, 2)
-    batcher.release([True, False, True])  # slot 2 is idle: it may be marked, too
-    check_equal([future.done() for future in futures], [True, False], name="which futures are settled")
-    check_equal([held > 0 for held in batcher.state.pages.held], [False, True, False], name="who holds pages")
-    check_equal(seated(batcher), [None, prompt_of(3), None], name="who has a slot")
-
-
-def test_task_3_abandon_ends_all_that_is_left(lab):
-    batcher = batcher_of(lab, kind=watched(lab), slots=3)
-    futures = [batcher.submit(new_request(lab, prompt_of(n + 2, seed=n), 9)) for n in range(7)]
-    steps(batcher, 2)
-    own = OSError("its own trouble")
-    batcher.tickets[1].error = own
-    for n in (2, 5):
-        futures[n].cancel()
-    batcher.request_queue = Guarded(batcher, batcher.request_queue)
-    batcher.abandon()
-    ends = ["Closed", "OSError", "cancelled", "Closed", "Closed", "cancelled", "Closed"]
-    check_equal(
-        [outcome(future) for future in futures],
-        ends,
-        name="how the three in slots and four in line have ended",
-    )
-    assert futures[1].exception() is own, (
-        "an error that a request had already is the one that its caller gets"
-    )
-    assert batcher.closed, "after `abandon` nothing more is taken: `closed`"
-    stats = batcher.stats()
-    check_equal((stats.failed, stats.cancelled), (5, 2), name="failed and cancelled, in the figures")
-    check_at_rest(batcher, futures)
-    assert wait_for_futures(futures, timeout=0).not_done == set(), "a cancelled future was never settled"
+    check_equal(outcomes(futures), expected, name="the outputs")
 
 
 def waits(batcher: Any, why: str) -> bool:
-    """What `wait` returns when it has no reason to sleep."""
+    """What `wait_for_work` returns when it has no reason to sleep."""
 
     class Sleepless(threading.Condition):
         def wait(self, timeout: float | None = None) -> bool:
-            raise AssertionError(f"`wait` goes to sleep, though {why}")
+            raise AssertionError(f"`wait_for_work` goes to sleep, though {why}")
 
     batcher.changed = Sleepless()
-    return bool(within(batcher.wait, "`wait`"))
+    return bool(within(batcher.wait_for_work, "`wait_for_work`"))
 
 
-def test_task_3_wait_goes_on_while_there_is_work(lab):
-    batcher = batcher_of(lab, slots=1)
+def test_task_3_wait_for_work_goes_on_while_there_is_work(lab):
+    batcher = batcher_of(lab, seats=1)
     batcher.submit(new_request(lab, [1, 2], 3))
-    assert waits(batcher, "somebody is in the queue"), "somebody is in the queue: there is work"
-    batcher.join()
-    why = "somebody is in a slot"
+    why = "a request is in the queue"
+    assert waits(batcher, why), f"{why}: there is work"
+    batcher.closed = True
+    assert waits(batcher, why), f"closed, and {why}: it is served first"
+    batcher = batcher_of(lab, seats=1)
+    seat(batcher, new_request(lab, [1, 2], 3))
+    why = "a request is in the engine"
     assert waits(batcher, why), f"{why}: there is work, though the queue is empty"
     batcher.closed = True
     assert waits(batcher, why), f"closed, and {why}: it is finished first"
     batcher.abandoned = True
-    assert not waits(batcher, "the batcher is closed"), "abandoned: nobody waits for the rest"
-
-
-def test_task_3_wait_ends_when_closed_and_nothing_is_left(lab):
-    batcher = batcher_of(lab, slots=1)
-    batcher.closed = True
-    assert not waits(batcher, "the batcher is closed"), "closed, and nobody waits or runs: the loop ends"
-    queue = batcher_of(lab, slots=1)
-    queue.submit(new_request(lab, [1, 2], 3))
-    queue.closed = True
-    assert waits(queue, "somebody is in the queue"), (
-        "closed, and somebody is in the queue: it is served first"
+    assert not waits(batcher, "the batcher is closed"), (
+        "abandoned: the requests that are left are not finished"
     )
 
 
-def test_task_3_wait_sleeps_until_something_changes(lab):
+def test_task_3_wait_for_work_ends_when_closed_and_no_request_is_left(lab):
+    batcher = batcher_of(lab)
+    batcher.closed = True
+    assert not waits(batcher, "the batcher is closed"), "closed, and no request waits or runs: the loop ends"
+
+
+def test_task_3_wait_for_work_sleeps_until_something_changes(lab):
     class Bed(threading.Condition):
-        """Whoever sleeps here is woken by a stop."""
+        """A thread that sleeps here is woken by a stop."""
 
         def wait(self, timeout: float | None = None) -> bool:
             slept.append(True)
             batcher.closed = True
             return True
 
-    batcher, slept = batcher_of(lab, slots=1), list[bool]()
+    batcher, slept = batcher_of(lab), list[bool]()
     batcher.changed = Bed()
-    found = within(batcher.wait, "`wait`")
-    name = "whether `wait` slept while there was no work, and what it returned once the batcher was closed"
+    found = within(batcher.wait_for_work, "`wait_for_work`")
+    name = "whether `wait_for_work` slept while there was no work, and what it returned once the batcher was closed"
     check_equal((slept, found), ([True], False), name=name)
 
 
-def test_task_3_the_loop_sleeps_while_nobody_waits(lab):
-    """Whatever is asked of the model between two requests is asked for nothing."""
-    batcher = batcher_of(lab, kind=watched(lab))
+def test_task_3_abandon_ends_all_requests_that_are_left(lab):
+    batcher = batcher_of(lab, watched(lab), seats=3)
+    requests = [new_request(lab, prompt_of(n + 2, seed=n), 9) for n in range(7)]
+    futures = [ticket.future for ticket in seat(batcher, *requests[:3])]
+    futures += [batcher.submit(request) for request in requests[3:]]
+    batcher.core.step()
+    own = OSError("its own trouble")
+    list(batcher.tickets.values())[1].error = own
+    for n in (2, 5):
+        futures[n].cancel()
+    batcher.request_queue = Guarded(batcher, batcher.request_queue)
+    batcher.abandon()
+    ends = ["Closed", "OSError", "cancelled", "Closed", "Closed", "cancelled", "Closed"]
+    name = "how three requests in the engine and four in the queue have ended"
+    check_equal(outcomes(futures), ends, name=name)
+    assert futures[1].exception() is own, (
+        "an error that a request had already is the one that its caller gets"
+    )
+    assert batcher.closed, "after `abandon` no request is taken: `closed`"
+    stats = batcher.stats()
+    check_equal((stats.failed, stats.cancelled), (5, 2), name="failed and cancelled, in the figures")
+    check_at_rest(batcher, futures)
+    assert not wait_for_futures(futures, timeout=0).not_done, "a cancelled future was never settled"
+    batcher.abandon()
+    check_equal(
+        batcher.stats().failed, 5, name="failed, in the figures, after `abandon` was called once more"
+    )
+
+
+def test_task_3_abandon_settles_outside_the_lock(lab):
+    batcher = batcher_of(lab, seats=1)
+    tickets = seat(batcher, new_request(lab, [1, 9], 4))
+    batcher.submit(new_request(lab, [2, 9], 4))
+    tickets += batcher.request_queue
+    free = [settled_outside(batcher, ticket) for ticket in tickets]
+    batcher.abandon()
+    check_equal(
+        free, [[True]] * 2, name="whether the lock was free as `abandon` settled each of two requests, once"
+    )
+
+
+def test_task_3_abandon_settles_every_future_though_the_engine_fails(lab):
+    batcher, error = batcher_of(lab, seats=2), trouble()
+    futures = [ticket.future for ticket in seat(batcher, *(new_request(lab, [n, 9], 4) for n in range(2)))]
+    futures.append(batcher.submit(new_request(lab, [3, 9], 4)))
+    batcher.core.toy_fail("abort", 1, error)
+    found = check_raises(RuntimeError, batcher.abandon, name="`abandon`, when the engine's `abort` fails")
+    assert found is error, f"what the engine raised must go on; it is {found!r}"
+    check_equal(
+        outcomes(futures),
+        ["Closed"] * 3,
+        name="how two requests in the engine and one in the queue have ended",
+    )
+
+
+@pytest.mark.parametrize("where", ["push", "step", "abort"])
+def test_task_3_a_loop_that_fails_leaves_no_caller_waiting(lab, where):
+    """The engine's `step` ends with what is no Exception, as Ctrl-C is; `push` and `abort` with one that is."""
+    batcher = batcher_of(lab, watched(lab), seats=2)
+    error = KeyboardInterrupt("as if by Ctrl-C") if where == "step" else trouble()
+    futures = [batcher.submit(new_request(lab, [3, 3], 9 if n else 1)) for n in range(5)]
+    batcher.core.toy_fail(where, 1 if where == "abort" else 2, error)
+    raised: BaseException | None = None
+    try:
+        within(batcher.loop, "the loop")
+    except BaseException as found:
+        if found is not error:
+            raise
+        raised = found
+    pending = sum(not future.done() for future in futures)
+    assert not pending, (
+        f"an exception of the engine's `{where}` has ended the loop, and {pending} of 5 futures were never settled: "
+        "however the loop ends, `abandon` must run, and find every ticket"
+    )
+    assert raised is error, (
+        f"the engine's `{where}` has ended the loop with an exception, which the loop must not hide"
+    )
+    first = "Closed" if where == "push" else alone([3, 3], 1)  # complete with the first step
+    name = f"how each of five has ended, when the engine's `{where}` fails"
+    check_equal(outcomes(futures), [first, *["Closed"] * 4], name=name)
+    closed = lab.ragged.batcher.Closed
+    check_raises(closed, lambda: batcher.submit(new_request(lab, [1], 2)), name="a request after that")
+    check_at_rest(batcher, futures)
+
+
+def test_task_3_the_loop_sleeps_while_there_are_no_requests(lab):
+    batcher = batcher_of(lab, watched(lab))
     requests = some(lab, 4)
-    with Running(batcher) as running:
+    with Running(batcher) as served:
         for request in requests:
-            check_equal(
-                running.result(running.submit(request)), wanted(request), name="an answer, one at a time"
-            )
-    check_equal(batcher.stats().steps, len(batcher.model.runs), name="steps, and runs of the model")
+            answer = served.result(served.submit(request))
+            check_equal(answer, wanted(request), name="an answer, one request at a time")
+    taken = batcher.stats().steps
+    check_equal(
+        batcher.core.toy_calls["step"], taken, name="calls of the engine's `step`, as many as had tokens"
+    )
 
 
-def test_task_3_the_loop_serves_many_callers(lab):
-    batcher, requests = batcher_of(lab, kind=watched(lab), slots=4, capacity=12), some(lab, 48, longest=8)
+@on_each_engine
+def test_task_3_the_loop_serves_many_callers(lab, engine):
+    core = ENGINES[engine](lab, seats=4, budget=12)
+    batcher, requests = batcher_of(lab, watched(lab), core), some(lab, 48, longest=8)
     told: list[list[int]] = [[] for _ in requests]
     start = threading.Barrier(6)
 
     def caller(number: int) -> None:
-        start.wait(LIMIT)
+        start.wait(limit())
         for n in range(number, len(requests), 6):
-            futures[n] = running.submit(requests[n], told[n].append)
+            futures[n] = served.submit(requests[n], told[n].append)
 
     futures: dict[int, Future[list[int]]] = {}
-    with Running(batcher) as running:
+    with Running(batcher) as served:
         threads = [threading.Thread(target=caller, args=[n], daemon=True) for n in range(6)]
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(LIMIT)
-        running.wait(*futures.values())
+            thread.join(limit())
+        served.wait(*futures.values())
     for n, request in enumerate(requests):
         check_equal(outcome(futures[n]), wanted(request), name=f"the output of request {n}, among 48")
-        check_equal(told[n], wanted(request), name=f"the tokens that request {n} was told of")
+        check_equal(
+            told[n], wanted(request), name=f"the tokens that `on_token` of request {n} was called with"
+        )
     check_equal(batcher.stats().finished, 48, name="finished, in the figures")
 
 
-def test_task_3_who_listens_may_cancel_and_submit_from_there(lab):
+def test_task_3_callers_come_and_go_while_the_engine_makes_a_step(lab):
+    """A step may take a second: the lock must be free meanwhile."""
+    batcher = batcher_of(lab, watched(lab), seats=1)
+    batcher.core.toy_close()
+    with Running(batcher) as served:
+        first = served.submit(new_request(lab, [1, 1], 2))
+        batcher.core.toy_await()
+        what = "`submit`, while the engine makes a step for which the loop needs no lock,"
+        second = within(lambda: served.submit(new_request(lab, [2, 2], 2)), what, limit() / 2)
+        assert second.cancel(), "a request that waits can't be cancelled while the engine makes a step"
+        batcher.core.toy_open()
+        served.wait(first, second)
+    check_equal(outcome(first), alone([1, 1], 2), name="the answer of the request that ran")
+
+
+def test_task_3_on_token_may_cancel_and_submit(lab):
     """All of this happens on the batcher's thread, in the middle of a step."""
-    batcher = batcher_of(lab, kind=watched(lab), slots=2)
+    batcher = batcher_of(lab, watched(lab), seats=2)
     requests = [new_request(lab, prompt_of(n + 3, seed=n), 9) for n in range(4)]
     more = list[Future[list[int]]]()
 
     def listen(token: int) -> None:
         tokens.append(token)
         if len(tokens) == 3:
-            futures[1].cancel()  # in a slot
-            futures[2].cancel()  # in the queue
-            more.append(running.submit(new_request(lab, [8, 8], 2)))
+            futures[1].cancel()  # it runs
+            futures[2].cancel()  # it waits
+            more.append(served.submit(new_request(lab, [8, 8], 2)))
 
     tokens = list[int]()
-    batcher.model.close()
-    with Running(batcher) as running:
-        futures = [
-            running.submit(request, listen if n == 0 else nobody) for n, request in enumerate(requests)
-        ]
-        batcher.model.open()
-        running.wait(*futures)
-        running.wait(*more)
+    batcher.core.toy_close()
+    with Running(batcher) as served:
+        futures = [served.submit(request, silent if n else listen) for n, request in enumerate(requests)]
+        batcher.core.toy_open()
+        served.wait(*futures)
+        served.wait(*more)
     ends = [wanted(requests[0]), "cancelled", "cancelled", wanted(requests[3])]
-    check_equal([outcome(future) for future in futures], ends, name="how each of the four has ended")
-    check_equal(outcome(more[0]), alone([8, 8], 2), name="what the one submitted from `on_token` got")
+    check_equal(outcomes(futures), ends, name="how each of the four has ended")
+    check_equal(
+        outcome(more[0]), alone([8, 8], 2), name="the answer of the request submitted from `on_token`"
+    )
 
 
-def test_task_3_stop_lets_all_finish_first(lab):
-    batcher, requests = batcher_of(lab, kind=watched(lab), slots=2), some(lab, 7)
-    batcher.model.close()
-    with Running(batcher) as running:
-        futures = [running.submit(request) for request in requests]
-        batcher.model.await_run()
+def test_task_3_stop_lets_all_requests_finish_first(lab):
+    batcher, requests = batcher_of(lab, watched(lab), seats=2), some(lab, 7)
+    batcher.core.toy_close()
+    with Running(batcher) as served:
+        futures = [served.submit(request) for request in requests]
+        batcher.core.toy_await()
         assert batcher.stop(timeout=0) is False, "a step is running: the loop can't have ended"
-        check_raises(
-            lab.ragged.batcher.Closed, lambda: batcher.submit(requests[0]), name="a request after stop"
-        )
-        batcher.model.open()
-        assert batcher.stop(timeout=LIMIT), f"the loop has not ended {LIMIT:g} s after the last answer"
-    ends = [wanted(request) for request in requests]
-    check_equal([outcome(future) for future in futures], ends, name="the answers, all of them complete")
+        closed = lab.ragged.batcher.Closed
+        check_raises(closed, lambda: batcher.submit(requests[0]), name="a request after stop")
+        batcher.core.toy_open()
+        served.wait(*futures)
+        assert batcher.stop(timeout=limit()), "every future is settled, and the loop goes on"
+        assert batcher.stop(drain=False), "the loop has ended, and a second `stop` returns False"
+    check_equal(
+        outcomes(futures), [wanted(request) for request in requests], name="the answers, all complete"
+    )
 
 
-def test_task_3_stop_without_draining_ends_all_after_the_step(lab):
-    batcher, requests = batcher_of(lab, kind=watched(lab), slots=2), some(lab, 6)
+def test_task_3_stop_without_draining_ends_all_requests_after_the_step(lab):
+    batcher, requests = batcher_of(lab, watched(lab), seats=2), some(lab, 6)
     requests[0] = new_request(lab, [5, 5], 1)  # complete with the step that runs
     requests[1] = new_request(lab, [6, 6], 30)
-    batcher.model.close()
-    with Running(batcher) as running:
-        futures = [running.submit(request) for request in requests]
-        batcher.model.await_run()
+    batcher.core.toy_close()
+    with Running(batcher) as served:
+        futures = [served.submit(request) for request in requests]
+        batcher.core.toy_await()
         batcher.stop(drain=False, timeout=0)
-        batcher.model.open()
-        assert batcher.stop(timeout=LIMIT), f"the loop has not ended {LIMIT:g} s after the step that ran"
-    ends = [wanted(requests[0]), *["Closed"] * 5]
-    check_equal([outcome(future) for future in futures], ends, name="how each has ended")
-    check_equal(len(batcher.model.runs), 1, name="runs of the model")
+        batcher.core.toy_open()
+        served.wait(*futures)
+        assert batcher.stop(timeout=limit()), "every future is settled, and the loop goes on"
+    check_equal(outcomes(futures), [wanted(requests[0]), *["Closed"] * 5], name="how each has ended")
+    check_equal(batcher.core.toy_calls["step"], 1, name="steps of the engine")
 
 
-def test_task_3_what_was_never_started_settles_its_futures(lab):
-    batcher = batcher_of(lab, kind=watched(lab))
+def test_task_3_a_batcher_that_was_never_started_settles_its_futures(lab):
+    batcher = batcher_of(lab, watched(lab))
     futures = [batcher.submit(request) for request in some(lab, 3)]
-    assert within(lambda: batcher.stop(timeout=LIMIT), "stop") is True
-    check_equal(
-        [outcome(future) for future in futures],
-        ["Closed"] * 3,
-        name="how each of those that waited has ended",
-    )
-
-
-@pytest.mark.parametrize("where", ["step", "leave", "push", "wait"])
-def test_task_3_a_loop_that_fails_leaves_nobody_waiting(lab, where):
-    """Whatever goes wrong, in the loop or in the state: it must not end in silence."""
-    batcher = batcher_of(lab, kind=watched(lab), slots=2)
-    trouble = RuntimeError("a mistake in the engine, which the test has planted")
-    calls = [0]
-    owner, name = (batcher.state, "push") if where == "push" else (batcher, where)
-    usual = getattr(owner, name)
-
-    def sometimes(*arguments: Any) -> Any:
-        calls[0] += 1
-        if calls[0] == 2:
-            raise trouble
-        return usual(*arguments)
-
-    setattr(owner, name, sometimes)
-    futures = [batcher.submit(new_request(lab, prompt_of(n + 2, seed=n), 9)) for n in range(5)]
-    error = check_raises(
-        RuntimeError,
-        lambda: within(batcher.loop, "the loop"),
-        name=f"a loop whose `{where}` fails at its second call (the exception that ended the loop must go on)",
-    )
-    assert error is trouble, f"the loop must not hide what has ended it; it raised {error!r}"
-    check_equal([outcome(future) for future in futures], ["Closed"] * 5, name="how each of five has ended")
-    closed = lab.ragged.batcher.Closed
-    check_raises(closed, lambda: batcher.submit(new_request(lab, [1], 2)), name="a request after that")
+    for _ in range(2):
+        assert within(batcher.stop, "stop") is True
+        check_equal(outcomes(futures), ["Closed"] * 3, name="how each of the three that waited has ended")
     check_at_rest(batcher, futures)
 
 
@@ -982,29 +1232,33 @@ def test_task_3_a_loop_that_fails_leaves_nobody_waiting(lab, where):
         max_size=24,
     ),
     sizes=st.tuples(st.integers(1, 3), st.integers(4, 12), st.integers(1, 7)),
+    engine=st.sampled_from(sorted(ENGINES)),
 )
-def test_task_3_any_coming_and_going(actions, sizes):
-    """Slots, pages and capacity from tight to roomy; requests come and are cancelled between any two steps."""
+def test_task_3_any_coming_and_going(actions, sizes, engine):
+    """Seats, pages and budget from tight to roomy; requests come and are cancelled between any two steps."""
     lab = door.active()
-    slots, pages, capacity = sizes
-    batcher = batcher_of(lab, kind=watched(lab), slots=slots, pages=pages + 3, capacity=capacity)
+    seats, pages, budget = sizes
+    core = ENGINES[engine](lab, seats=seats, pages=pages + 3, budget=budget)
+    batcher = batcher_of(lab, watched(lab), core)
     requests, futures = list[Any](), list[Future[list[int]]]()
     for action, first, second in actions:
         if action == "submit":
             request = new_request(lab, prompt_of(first, seed=len(requests)), second, (END,))
-            if batcher.state.refusal(request) is None:
+            if core.refusal(request) is None:
                 requests.append(request)
                 futures.append(batcher.submit(request))
         elif action == "cancel" and futures:
             futures[first % len(futures)].cancel()
         elif action == "step":
             for _ in range(first):
-                if batcher.request_queue or any(batcher.tickets):
+                if batcher.request_queue or batcher.tickets:
                     steps(batcher)
     until_done(batcher)
     for n, (request, future) in enumerate(zip(requests, futures, strict=True)):
         expected = "cancelled" if future.cancelled() else wanted(request)
-        check_equal(outcome(future), expected, name=f"how request {n} of {len(requests)} has ended")
+        check_equal(
+            outcome(future), expected, name=f"how request {n} of {len(requests)} has ended, on {engine}"
+        )
     stats = batcher.stats()
     name = "finished and cancelled together, in the figures"
     check_equal(stats.finished + stats.cancelled, len(requests), name=name)
@@ -1032,7 +1286,10 @@ def test_task_4_each_kind_of_input_becomes_token_ids(lab):
     )
     check_equal(prompt_read(lab, text="abc"), [0, 1, 2], name="a text: as it stands")
     check_equal(prompt_read(lab, ids=[3, 0, V - 1, 3]), [3, 0, V - 1, 3], name="token ids")
-    check_equal(prompt_read(lab, ids=[]), [], name="no token ids, which the batcher will refuse")
+    check_equal(
+        prompt_read(lab, ids=[]), [], name="an empty list of token ids, which the batcher will refuse"
+    )
+    check_equal(prompt_read(lab, text=""), [], name="an empty text, which the batcher will refuse")
 
 
 @pytest.mark.parametrize("kind", ["prompt", "text"])
@@ -1075,8 +1332,13 @@ def test_task_4_an_unknown_token_id_is_refused_by_name(lab, ids):
 
 
 def test_task_4_what_is_left_out_has_its_default(lab):
-    request = request_read(lab, ids=[4, 2])
-    check_equal(list(request.prompt_ids), [4, 2], name="the prompt")
+    try:
+        request = request_read(lab, ids=[4, 2])
+    except ValueError as error:
+        raise AssertionError(
+            f"a message with token ids alone was refused: {error}. Was that field filled in?"
+        ) from None
+    check_equal(request.prompt_ids, [4, 2], name="the prompt")
     check_equal(request.max_tokens, service_module(lab).MAX_TOKENS, name="max_tokens")
     check_equal(sorted(request.end_ids), [END], name="the end tokens, which are the tokenizer's")
     scores = lab.array(scores_after(17))
@@ -1085,32 +1347,49 @@ def test_task_4_what_is_left_out_has_its_default(lab):
 
 
 def draws(sample: Callable[[Any, list[int]], int], lab: Any) -> list[int]:
+    """30 tokens drawn from the same scores."""
     scores = lab.array(np.sin(np.arange(V) * 1.7) * 2)
     return [int(sample(scores, [3, 5, 3])) for _ in range(30)]
 
 
+@pytest.mark.parametrize("seed", [0, 7])
+def test_task_4_the_seed_reaches_the_sampler(lab, seed):
+    first, second = (draws(request_read(lab, temperature=1.5, seed=seed).sample, lab) for _ in range(2))
+    assert first == second, (
+        f"two requests with seed {seed} draw different tokens: the seed was left out. `HasField` says whether a "
+        "field was filled in; its value doesn't"
+    )
+    oracle = lab.sampler.Sampler(lab.sampler.SamplingParams(temperature=1.5, seed=seed))
+    check_equal(first, draws(oracle, lab), name=f"30 tokens drawn with temperature 1.5 and seed {seed}")
+
+
 @pytest.mark.parametrize(
-    "field",
-    [
-        {},
-        {"seed": 0},
-        {"top_k": 3},
-        {"top_p": 0.5},
-        {"min_p": 0.6},
-        {"repetition_penalty": 3.0},
-        {"temperature": 4.0},
-    ],
-    ids=lambda field: next(iter(field), "temperature and seed"),
+    ("field", "value"),
+    [("temperature", 4.0), ("top_k", 3), ("top_p", 0.5), ("min_p", 0.6), ("repetition_penalty", 3.0)],
 )
-def test_task_4_each_parameter_reaches_the_sampler(lab, field):
-    fields = {"temperature": 1.5, "seed": 7} | field
-    oracle = lab.sampler.Sampler(lab.sampler.SamplingParams(**fields))
-    name = f"30 tokens drawn with {fields}"
-    check_equal(draws(request_read(lab, **fields).sample, lab), draws(oracle, lab), name=name)
+def test_task_4_each_parameter_reaches_the_sampler(lab, field, value):
+    others = {"temperature": 1.5, "seed": 7}
+    fields = others | {field: value}
+    found = draws(request_read(lab, **fields).sample, lab)
+    expected, without = (
+        draws(lab.sampler.Sampler(lab.sampler.SamplingParams(**given)), lab) for given in (fields, others)
+    )
+    assert found == expected or found != without, (
+        f"the tokens are drawn as if `{field}` = {value} had been left out"
+    )
+    check_equal(found, expected, name=f"30 tokens drawn with {fields}")
+
+
+def test_task_4_a_temperature_of_0_is_greedy(lab):
+    """It is also the default; filled in, it is not an error."""
+    scores = lab.array(scores_after(17))
+    check_equal(
+        request_read(lab, temperature=0.0).sample(scores, [1]), 17, name="a token drawn with temperature 0"
+    )
 
 
 def test_task_4_each_request_has_a_sampler_of_its_own(lab):
-    """A seed draws the same tokens, whoever else draws between two of them."""
+    """A seed draws the same tokens, also when another request draws between two of them."""
     one, two = (request_read(lab, temperature=1.5, seed=7) for _ in range(2))
     alone = draws(request_read(lab, temperature=1.5, seed=7).sample, lab)
     check_equal(
@@ -1172,9 +1451,17 @@ def errors_of(lab: Any) -> list[tuple[Exception, Any]]:
 
 
 async def refused(call: Any) -> None:
-    """Wait for a call that is aborted."""
-    with contextlib.suppress(Aborted):
+    """Wait for a call that is aborted, by `abort` and nothing else."""
+    try:
         await call
+    except Aborted:
+        pass
+    except (ValueError, ArithmeticError, RuntimeError) as error:
+        if isinstance(error, NotImplementedError) or type(error) is RuntimeError:
+            raise
+        raise AssertionError(
+            f"{error!r} has come out of the call, and its client would be told UNKNOWN: end it with `refuse`"
+        ) from None
 
 
 async def refused_with(lab: Any, context: Context, error: Exception) -> None:
@@ -1188,15 +1475,18 @@ def test_task_5_each_refusal_has_its_status(lab):
         check_equal(context.ended, (code, str(error)), name=f"status and details for {error!r}")
 
 
+async def first_piece(stream: Any) -> None:
+    async for piece in await opened(stream):
+        raise AssertionError(f"the request was refused, and there is a piece: {piece}")
+
+
 @pytest.mark.parametrize("call", ["Run", "Stream"])
 def test_task_5_what_the_batcher_refuses_ends_the_call(lab, call):
     async def main(service: Any, context: Context) -> None:
         if call == "Run":
             await refused(service.Run(message_of(lab, text="ab"), context))
             return
-        with contextlib.suppress(Aborted):
-            async for piece in await opened(service.Stream(message_of(lab, text="ab"), context)):
-                raise AssertionError(f"the request was refused, and there is a piece: {piece}")
+        await refused(first_piece(service.Stream(message_of(lab, text="ab"), context)))
 
     for error, code in errors_of(lab):
         context = Context()
@@ -1244,6 +1534,19 @@ def test_task_5_reading_a_long_text_does_not_hold_up_the_others(lab):
     run_async(main, "Run")
 
 
+async def settle(future: Any, output: list[int] | None = None, error: Exception | None = None) -> None:
+    """Settle a future as the batcher does: on another thread than the event loop's."""
+    if error is None:
+        await asyncio.to_thread(future.set_result, output)
+    else:
+        await asyncio.to_thread(future.set_exception, error)
+    if future.trouble is not None:
+        raise AssertionError(
+            "a done-callback of the future runs on the batcher's thread, and there it has raised "
+            f"{future.trouble!r}. Only the event loop may touch its queue: ask it to by `loop.call_soon_threadsafe`"
+        )
+
+
 async def first_of(event: Any, call: asyncio.Task[Any]) -> None:
     """Wait for something that happens during a call; if the call ends before that, raise what it raises."""
     waiting = asyncio.ensure_future(event)
@@ -1267,7 +1570,7 @@ def test_task_5_run_gives_the_whole_answer(lab, output, reason):
         check_equal(
             (list(request.prompt_ids), request.max_tokens), ([25, 0, 1, 2, 25], 4), name="the request"
         )
-        await asyncio.to_thread(future.set_result, output)
+        await settle(future, output)
         return await call
 
     reply = run_async(main, "Run")
@@ -1293,7 +1596,7 @@ def test_task_5_an_answer_that_fails_ends_the_call(lab, call):
         await first_of(desk.arrived.wait(), task)
         _, on_token, future = desk.taken[0]
         await tell(on_token, 3)
-        await asyncio.to_thread(future.set_exception, error)
+        await settle(future, error=error)
         await task
 
     closed = lab.ragged.batcher.Closed("stopped before the end")
@@ -1301,15 +1604,17 @@ def test_task_5_an_answer_that_fails_ends_the_call(lab, call):
     for error, code in cases:
         desk, context = Desk(), Context()
         arguments = service_of(lab, desk), desk, context, error
-        run_async(partial(main, *arguments), call)
+        run_async(partial(main, *arguments), f"{call}, whose future has an error,")
         ended, details = context.ended or (None, "")
         check_equal(ended, code, name=f"how {call} has ended, after a token, when the future has {error!r}")
         words = str(error) if error is closed else type(error).__name__
         assert words in details, f"the details should say {words!r}; they are {details!r}"
 
 
-async def tell(on_token: Callable[[int], Any], token: int) -> None:
+async def tell(on_token: Callable[[int], Any] | None, token: int) -> None:
     """Call it as the batcher does: on another thread than the event loop's."""
+    if on_token is None:
+        return
     try:
         await asyncio.to_thread(on_token, token)
     except RuntimeError as error:
@@ -1325,6 +1630,7 @@ def test_task_5_tokens_cross_from_the_batchers_thread(lab):
         stream: Any = await opened(service_of(lab, desk).Stream(message_of(lab, text="ab"), context))
         piece = asyncio.create_task(next_of(stream))
         await first_of(desk.arrived.wait(), piece)
+        assert desk.taken[0][1] is not None, "Stream has submitted its request without an `on_token`"
         await tell(desk.taken[0][1], 3)
         check_equal(list((await piece).token_ids), [3], name="the token of the first piece")
         await stream.aclose()
@@ -1345,8 +1651,9 @@ def ready(output: list[int]) -> Desk:
     """A batcher that has all tokens at once: they are there before the stream is read for the first time."""
 
     class Ready(Desk):
-        def submit(self, request: Any, on_token: Callable[[int], None] = nobody) -> Any:
+        def submit(self, request: Any, on_token: Callable[[int], None] | None = None) -> Any:
             future = super().submit(request, on_token)
+            assert on_token is not None, "Stream has submitted its request without an `on_token`"
             for token in output:
                 on_token(token)
             future.set_result(output)
@@ -1374,8 +1681,13 @@ def test_task_5_a_piece_comes_with_each_token(lab):
         _, on_token, future = desk.taken[0]
         for token in output:
             await tell(on_token, token)
-            seen.append(await asyncio.wait_for(pieces.get(), LIMIT / 2))
-        await asyncio.to_thread(future.set_result, output)
+            try:
+                seen.append(await asyncio.wait_for(pieces.get(), limit() / 2))
+            except TimeoutError:
+                raise hangs(
+                    f"token {token} has come, and no piece; each token has one, if need be without text"
+                ) from None
+        await settle(future, output)
         await call
         return [*seen, *[pieces.get_nowait() for _ in range(pieces.qsize())]]
 
@@ -1407,7 +1719,7 @@ def test_task_5_the_last_piece_has_what_text_is_left(lab, output):
 
 @pytest.mark.parametrize("call", ["Run", "Stream"])
 def test_task_5_a_client_that_leaves_cancels_its_future(lab, call):
-    """So gRPC tells a service that a client has cancelled or gone away, or that its deadline has passed."""
+    """In this way gRPC tells a service that a client has cancelled or gone away, or that its deadline has passed."""
 
     async def main() -> bool:
         desk = Desk()
@@ -1427,7 +1739,7 @@ def test_task_5_a_client_that_leaves_cancels_its_future(lab, call):
         return bool(desk.taken[0][2].cancelled())
 
     assert run_async(main, call), (
-        f"{call} was cancelled, and the future was not: the batcher goes on for nobody, with a slot and its pages"
+        f"{call} was cancelled, and its future was not: the batcher goes on with an answer that no client reads"
     )
 
 
@@ -1454,19 +1766,21 @@ def test_task_5_a_stream_that_is_closed_between_two_pieces_cancels_its_future(la
 
 def test_task_5_over_grpc_two_hundred_at_once_get_what_each_gets_alone(lab):
     requests = [new_request(lab, prompt_of(n % 9 + 1, seed=n), n * 7 % 8 + 1, (END,)) for n in range(200)]
+    seconds = 2 * limit(SHORT)
 
     async def ask(client: Loopback, n: int) -> list[int]:
         fields: dict[str, Any] = {"ids": requests[n].prompt_ids, "max_tokens": requests[n].max_tokens}
         if n % 2:
-            return await client.tokens(deadline=2 * LIMIT, **fields)
-        return list((await client.run(deadline=2 * LIMIT, **fields)).token_ids)
+            return await client.tokens(deadline=seconds, **fields)
+        return list((await client.run(deadline=seconds, **fields)).token_ids)
 
     async def scenario(client: Loopback) -> None:
         outputs = await asyncio.gather(*(ask(client, n) for n in range(200)))
         for n, (output, request) in enumerate(zip(outputs, requests, strict=True)):
             check_equal(output, wanted(request), name=f"the tokens of request {n}, among 200")
 
-    batcher = over_grpc(lab, scenario, 2 * LIMIT, slots=16, capacity=64, pages=80, max_queue=200)
+    core = ragged_engine(lab, seats=16, budget=64, pages=80)
+    batcher = over_grpc(lab, scenario, core, max_queue=200)
     check_equal(batcher.stats().finished, 200, name="finished, in the figures")
 
 
@@ -1480,7 +1794,7 @@ def test_task_5_over_grpc_stream_and_run_give_the_same_text(lab):
             expected = reply.text, reply.finish_reason
             check_equal(found, expected, name=f"text and finish_reason of Stream, against Run, for {fields}")
 
-    over_grpc(lab, scenario)
+    over_grpc(lab, scenario, ragged_engine(lab))
 
 
 def test_task_5_over_grpc_clients_that_cancel_leave_nothing_behind(lab):
@@ -1508,9 +1822,9 @@ def test_task_5_over_grpc_clients_that_cancel_leave_nothing_behind(lab):
             check_equal(
                 outputs[n], expected, name=f"the tokens of request {n}, which leaves after {leaves[n]}"
             )
-        await client.until(lambda stats: not stats.waiting + stats.running, "nobody waits or runs")
+        await client.until(lambda stats: not stats.waiting + stats.running, "no request waits or runs")
 
-    batcher = over_grpc(lab, scenario, slots=4)
+    batcher = over_grpc(lab, scenario, ragged_engine(lab, seats=4))
     stats = batcher.stats()
     check_equal(
         stats.finished + stats.cancelled, len(batcher.futures), name="finished and cancelled together"
@@ -1518,9 +1832,9 @@ def test_task_5_over_grpc_clients_that_cancel_leave_nothing_behind(lab):
     check_equal(stats.failed, 0, name="failed: to cancel is no failure")
 
 
-def test_task_5_over_grpc_a_client_that_is_killed_frees_slot_and_pages(lab):
+def test_task_5_over_grpc_a_client_that_is_killed_frees_seat_and_pages(lab):
     async def scenario(client: Loopback) -> None:
-        client.model.close()
+        client.core.toy_close()
         message = message_of(lab, text="abc", max_tokens=50).SerializeToString()
         method = f"/{lab.ragged.grpc_server.SERVICE}/Stream"
         script = Path(__file__).with_name("killed_client.py")
@@ -1529,17 +1843,17 @@ def test_task_5_over_grpc_a_client_that_is_killed_frees_slot_and_pages(lab):
         )
         try:
             assert process.stdout is not None
-            await client.runs()
-            client.model.let(1)
+            await client.step()
+            client.core.toy_let(1)
             line = await asyncio.to_thread(process.stdout.readline)
             check_equal(line, b"a piece\n", name="what the client's process says after the first step")
             gone = asyncio.wrap_future(client.batcher.futures[0])
         finally:
             process.kill()
             await asyncio.to_thread(process.communicate)
-        await asyncio.wait([gone], timeout=LIMIT)
+        await asyncio.wait([gone], timeout=limit(SHORT))
         assert gone.cancelled(), "the client's process is gone, and its future was not cancelled"
-        client.model.open()
+        client.core.toy_open()
         await client.until(lambda stats: stats.cancelled == 1, "one request was cancelled")
         check_equal(
             client.batcher.stats().free_pages, 39, name="free pages, after the step that ran just then"
@@ -1562,12 +1876,12 @@ POISON: list[dict[str, Any]] = [
     {"text": "a", "max_tokens": 0},
     {"text": "a", "top_p": 0.0},
     {"text": "a", "temperature": float("nan")},
-    {"text": "a" * 30, "max_tokens": 30},
+    {"text": "a" * 13},
 ]
 
 
 def test_task_5_over_grpc_poison_among_good_requests(lab):
-    """Too long, empty, unknown, senseless, more than the pages hold: each is told so, and nobody else notices."""
+    """Too long, empty, unknown, senseless, refused by the engine: the client is told, and no other call is harmed."""
 
     async def scenario(client: Loopback) -> None:
         good = [asyncio.create_task(client.tokens(ids=[n, 3], max_tokens=6)) for n in range(8)]
@@ -1577,10 +1891,12 @@ def test_task_5_over_grpc_poison_among_good_requests(lab):
                 check_equal(
                     code, Code.INVALID_ARGUMENT, name=f"the status of {fields or 'a message without input'}"
                 )
-                assert details, f"{fields or 'a message without input'} was refused, and nobody says why"
+                assert details, (
+                    f"{fields or 'a message without input'} was refused, and the details don't say why"
+                )
         raw = client.channel.unary_unary(f"/{lab.ragged.grpc_server.SERVICE}/Run")
         code, _ = await client.status(
-            raw(b"\x0a\x02\xc3\x28", timeout=LIMIT)
+            raw(b"\x0a\x02\xc3\x28", timeout=limit(SHORT))
         )  # field 1, two bytes, not UTF-8
         assert code in (Code.INTERNAL, Code.UNKNOWN), (
             f"bytes that are no message, which gRPC itself refuses: {code}"
@@ -1588,31 +1904,33 @@ def test_task_5_over_grpc_poison_among_good_requests(lab):
         for n, task in enumerate(good):
             check_equal(await task, alone([n, 3], 6, (END,)), name=f"the tokens of good request {n}")
 
-    batcher = over_grpc(lab, scenario, pages=18)
+    batcher = over_grpc(lab, scenario)
     check_equal(batcher.stats().finished, 8, name="finished, in the figures")
 
 
 def test_task_5_over_grpc_a_failure_ends_its_own_call_only(lab):
-    """A sampler that raises harms its own request; a model that raises, those in slots."""
+    """A sampler that raises harms its own request; an engine that raises, the requests in it."""
 
     async def scenario(client: Loopback) -> None:
-        client.model.close()
+        client.core.toy_close()
         bad = client.batcher.submit(new_request(lab, [2, 2], 9, sample=failing(OSError("a bad sampler"))))
         first = [asyncio.create_task(client.tokens(ids=[n, 3], max_tokens=9)) for n in range(2)]
         await client.until(lambda stats: stats.waiting + stats.running == 3, "three requests are there")
-        client.model.open()
+        client.core.toy_open()
         for n, task in enumerate(first):
-            check_equal(await task, alone([n, 3], 9, (END,)), name="the tokens of those beside a bad sampler")
+            check_equal(
+                await task, alone([n, 3], 9, (END,)), name="the tokens of a request beside a bad sampler"
+            )
         check_equal(outcome(bad), "OSError", name="how the request with the bad sampler has ended")
 
-        client.model.close()
+        client.core.toy_close()
         calls = [client.run(ids=[n, 5], max_tokens=9), client.run(ids=[n, 6], max_tokens=9)]
         statuses = [asyncio.create_task(client.status(call)) for call in calls]
         await client.until(lambda stats: stats.waiting + stats.running == 2, "two requests are there")
-        client.model.fails_at = len(client.model.runs) + 1
-        client.model.open()
+        client.core.toy_fail("step", client.core.toy_calls["step"] + 2, KeyError("the engine fails"))
+        client.core.toy_open()
         found = [(code, "KeyError" in details) for code, details in await asyncio.gather(*statuses)]
-        name = "the status of both that were in slots when the model failed, and whether it names the error"
+        name = "the status of both calls in the engine when it failed, and whether the details name the error"
         check_equal(found, [(Code.INTERNAL, True)] * 2, name=name)
         check_equal(
             await client.tokens(ids=[4, 4], max_tokens=5), alone([4, 4], 5, (END,)), name="the next answer"
@@ -1621,66 +1939,66 @@ def test_task_5_over_grpc_a_failure_ends_its_own_call_only(lab):
     over_grpc(lab, scenario)
 
 
-def test_task_5_over_grpc_a_deadline_cancels_in_the_queue_and_in_a_slot(lab):
+def test_task_5_over_grpc_a_deadline_cancels_waiting_and_running_requests(lab):
     async def scenario(client: Loopback) -> None:
-        client.model.close()
+        client.core.toy_close()
         short = [asyncio.create_task(client.status(client.run(text="ab", max_tokens=30, deadline=0.4)))]
-        await client.runs()
+        await client.step()
         short.append(asyncio.create_task(client.status(client.run(text="cd", max_tokens=30, deadline=0.4))))
         long = asyncio.create_task(client.tokens(text="ef", max_tokens=3))
-        client.model.let(2)
+        client.core.toy_let(2)
         codes = [code for code, _ in await asyncio.gather(*short)]
-        name = "the status of a call in a slot and one in the queue, once their deadlines have passed"
+        name = "the status of a running and a waiting call, once their deadlines have passed"
         check_equal(codes, [Code.DEADLINE_EXCEEDED] * 2, name=name)
-        client.model.open()
+        client.core.toy_open()
         check_equal(
-            await long, alone([4, 5], 3, (END,)), name="the tokens of the one behind them, with time enough"
+            await long, alone([4, 5], 3, (END,)), name="the tokens of the call behind them, with time enough"
         )
-        await client.until(lambda stats: not stats.waiting + stats.running, "nobody waits or runs")
+        await client.until(lambda stats: not stats.waiting + stats.running, "no request waits or runs")
 
-    stats = over_grpc(lab, scenario, slots=1).stats()
+    stats = over_grpc(lab, scenario, seats=1).stats()
     check_equal((stats.finished, stats.failed), (1, 0), name="finished and failed, in the figures")
     assert stats.steps < 30, (
-        f"{stats.steps} steps: the model has gone on for those whose deadlines had passed"
+        f"{stats.steps} steps: the engine has gone on with requests whose deadlines had passed"
     )
 
 
-def so_many_wait(count: int, stats: Any) -> bool:
+def this_many_wait(count: int, stats: Any) -> bool:
     return stats.waiting == count
 
 
 def test_task_5_over_grpc_a_full_queue_says_so_at_once(lab):
     async def scenario(client: Loopback) -> None:
-        client.model.close()
+        client.core.toy_close()
         calls = [asyncio.create_task(client.tokens(ids=[1, 1], max_tokens=4))]
-        await client.runs()  # it has the slot; from here on they wait
+        await client.step()  # the first request has the seat; the next ones wait
         for n in (2, 3):
             calls.append(asyncio.create_task(client.tokens(ids=[n, n], max_tokens=4)))
-            await client.until(partial(so_many_wait, n - 1), f"{n - 1} requests wait")
+            await client.until(partial(this_many_wait, n - 1), f"{n - 1} requests wait")
         for call in (client.run(text="a"), anext(aiter(client.stream(text="a")))):
             code, details = await client.status(call)
             check_equal(
                 code, Code.RESOURCE_EXHAUSTED, name="the status of a call while two wait, of two that may"
             )
             assert "2" in details, f"the details say how many wait, 2; they are {details!r}"
-        check_equal(await client.check(), "SERVING", name="health, while the model stands still")
-        client.model.open()
+        check_equal(await client.check(), "SERVING", name="health, while the engine makes a step")
+        client.core.toy_open()
         for n, call in enumerate(calls, 1):
             check_equal(await call, alone([n, n], 4, (END,)), name=f"the tokens of request {n}")
 
     check_equal(
-        over_grpc(lab, scenario, slots=1, max_queue=2).stats().refused, 2, name="refused, in the figures"
+        over_grpc(lab, scenario, seats=1, max_queue=2).stats().refused, 2, name="refused, in the figures"
     )
 
 
 def test_task_5_over_grpc_a_batcher_that_was_stopped_is_unavailable(lab):
     async def scenario(client: Loopback) -> None:
-        client.model.close()
+        client.core.toy_close()
         before = [asyncio.create_task(client.status(client.run(ids=[n, n], max_tokens=9))) for n in range(5)]
         await client.until(lambda stats: stats.waiting + stats.running == 5, "five requests are there")
-        await client.runs()
+        await client.step()
         client.batcher.stop(drain=False, timeout=0)
-        client.model.open()
+        client.core.toy_open()
         codes = [code for code, _ in await asyncio.gather(*before)]
         check_equal(codes, [Code.UNAVAILABLE] * 5, name="the status of calls that were not finished")
         for call in (client.run(text="a"), anext(aiter(client.stream(text="a")))):
@@ -1693,18 +2011,18 @@ def test_task_5_over_grpc_a_batcher_that_was_stopped_is_unavailable(lab):
 
 def test_task_5_over_grpc_shutting_down_lets_calls_finish(lab):
     async def scenario(client: Loopback) -> None:
-        client.model.close()
-        watch = client.health.Watch(health_pb2.HealthCheckRequest(), timeout=LIMIT)
+        client.core.toy_close()
+        watch = client.health.Watch(health_pb2.HealthCheckRequest(), timeout=limit(SHORT))
         check_equal(
             (await watch.read()).status, health_pb2.HealthCheckResponse.SERVING, name="health, serving"
         )
         calls = [asyncio.create_task(client.tokens(ids=[n, n], max_tokens=5)) for n in range(6)]
         await client.until(lambda stats: stats.waiting + stats.running == 6, "six requests are there")
-        stopping = asyncio.create_task(client.server.stop(grace=LIMIT))
+        stopping = asyncio.create_task(client.server.stop(grace=limit(SHORT)))
         name = "health, while the server shuts down"
         check_equal((await watch.read()).status, health_pb2.HealthCheckResponse.NOT_SERVING, name=name)
         watch.cancel()
-        client.model.open()
+        client.core.toy_open()
         for n, call in enumerate(calls):
             check_equal(
                 await call, alone([n, n], 5, (END,)), name=f"the tokens of request {n}, asked before the stop"
@@ -1714,12 +2032,12 @@ def test_task_5_over_grpc_shutting_down_lets_calls_finish(lab):
             (await client.status(client.run(text="a")))[0], Code.UNAVAILABLE, name="a call after the stop"
         )
 
-    check_equal(over_grpc(lab, scenario, slots=2).stats().finished, 6, name="finished, in the figures")
+    check_equal(over_grpc(lab, scenario, seats=2).stats().finished, 6, name="finished, in the figures")
 
 
 def test_task_5_over_grpc_when_the_grace_is_over_calls_end(lab):
     async def scenario(client: Loopback) -> None:
-        client.model.close()
+        client.core.toy_close()
         calls = [client.run(ids=[n, n], max_tokens=40) for n in range(3)]
         streams = [anext(aiter(client.stream(ids=[n, 9], max_tokens=40))) for n in range(3)]
         statuses = [asyncio.create_task(client.status(call)) for call in (*calls, *streams)]
@@ -1727,13 +2045,13 @@ def test_task_5_over_grpc_when_the_grace_is_over_calls_end(lab):
         stopping = asyncio.create_task(client.server.stop(grace=0.05))
         codes = {code for code, _ in await asyncio.gather(*statuses)}
         assert codes <= {Code.UNAVAILABLE, Code.CANCELLED}, f"the calls have ended with {codes}"
-        client.model.open()
-        async with asyncio.timeout(LIMIT):
+        client.core.toy_open()
+        async with asyncio.timeout(limit(SHORT)):
             await stopping
 
-    stats = over_grpc(lab, scenario, slots=2).stats()
+    stats = over_grpc(lab, scenario, seats=2).stats()
     check_equal(
-        (stats.finished, stats.steps <= 2), (0, True), name="finished, and whether the model stopped soon"
+        (stats.finished, stats.steps <= 2), (0, True), name="finished, and whether the engine stopped soon"
     )
 
 
@@ -1744,7 +2062,9 @@ def test_task_5_over_grpc_health_and_reflection(lab):
         check_equal(await client.check(service), "SERVING", name=f"health of {service}")
         stub = reflection_pb2_grpc.ServerReflectionStub(client.channel)
         question = reflection_pb2.ServerReflectionRequest(list_services="")
-        answers = [answer async for answer in stub.ServerReflectionInfo(iter([question]), timeout=LIMIT)]
+        answers = [
+            answer async for answer in stub.ServerReflectionInfo(iter([question]), timeout=limit(SHORT))
+        ]
         names = [each.name for each in answers[0].list_services_response.service]
         assert service in names, f"the server tells that it serves {names}; {service} is missing"
         check_equal(

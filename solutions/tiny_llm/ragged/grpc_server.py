@@ -30,7 +30,7 @@ class Server:
             batcher: not started yet.
             tokenizer: the model's.
             host: the address to listen on; 127.0.0.1 can be reached from this machine only.
-            port: 0: any that is free.
+            port: the port to listen on; 0: any that is free.
         """
         self.batcher = batcher
         self.address = f"{host}:{port}"
@@ -64,8 +64,8 @@ class Server:
         return self.address
 
     async def stop(self, grace: float = 30.0) -> None:
-        """Take no new calls, let those that run finish, then end; after ``grace`` seconds, whatever still runs."""
+        """Take no new calls, and let the calls that run finish, for ``grace`` seconds at most; then end."""
         await self.health.enter_graceful_shutdown()
         await self.grpc.stop(grace)
-        # Whatever the calls had left is nobody's now. The batcher ends after the step that runs.
+        # No call is left to answer. The batcher ends after the step that is running.
         await asyncio.to_thread(self.batcher.stop, drain=False)

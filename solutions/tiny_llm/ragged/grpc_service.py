@@ -20,7 +20,7 @@ from tiny_llm.sampler import Sampler, SamplingParams
 from tiny_llm.tokenizer import Tokenizer
 
 MAX_TOKENS = 128
-"""How long an answer may get if the client doesn't say."""
+"""How many tokens an answer may have if the client doesn't say."""
 
 PARAMETERS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed")
 """The fields of a request that are fields of SamplingParams."""
@@ -30,11 +30,11 @@ Code = grpc.StatusCode
 
 
 def read_prompt(message: pb.GenerateRequest, tokenizer: Tokenizer) -> list[int]:
-    """The token ids of what a client sent.
+    """The token ids of the message's prompt, text or list of token ids.
 
     Raises:
-        ValueError: it sent nothing, a prompt to a model without a chat form, or a token id that the vocabulary
-            doesn't have.
+        ValueError: the message has none of the three, an empty prompt, a prompt for a model without a chat form, or a
+            token id that the vocabulary doesn't have.
     """
     kind = message.WhichOneof("input")
     if kind == "prompt" and message.prompt:
@@ -56,7 +56,7 @@ def read_request(message: pb.GenerateRequest, tokenizer: Tokenizer) -> Request:
     """The request that a client's message asks for, with a sampler of its own.
 
     Raises:
-        ValueError: something in it makes no sense; the message says what, and what is wanted.
+        ValueError: a field has a value that isn't allowed; the text names the field, and says what is allowed.
     """
     given = {name: getattr(message, name) for name in PARAMETERS if message.HasField(name)}
     max_tokens = message.max_tokens if message.HasField("max_tokens") else MAX_TOKENS
@@ -67,26 +67,26 @@ def read_request(message: pb.GenerateRequest, tokenizer: Tokenizer) -> Request:
 
 
 def finish_reason(output: list[int], request: Request) -> pb.FinishReason:
-    """Why an answer has ended where it has."""
+    """STOP if the last token of the output is one of the request's end tokens; else, and without a token, LENGTH."""
     ended = bool(output) and output[-1] in request.end_ids
     return pb.FINISH_REASON_STOP if ended else pb.FINISH_REASON_LENGTH
 
 
 async def refuse(context: Context, error: Exception) -> NoReturn:
-    """End a call whose request was not taken, with the status that says what its client can do.
+    """End a call whose request was not taken: with a status that says what the client can do, and the error's text.
 
     ValueError: INVALID_ARGUMENT, send something else. QueueFull: RESOURCE_EXHAUSTED, try again later. Closed:
-    UNAVAILABLE, try another server.
+    UNAVAILABLE, try another server. Any other: INTERNAL.
     """
     codes = {ValueError: Code.INVALID_ARGUMENT, QueueFull: Code.RESOURCE_EXHAUSTED, Closed: Code.UNAVAILABLE}
     await context.abort(codes.get(type(error), Code.INTERNAL), str(error))
 
 
 class TinyLlmService(pb_grpc.TinyLlmServicer):
-    """The two calls of the service. They share one event loop, and nothing in them may hold it up.
+    """The two calls of the service. They share one event loop, so neither may keep it busy or make it wait.
 
-    When a client cancels or goes away, or its deadline passes, gRPC cancels the coroutine of its call. That has to
-    cancel the future, so that the batcher frees slot and pages.
+    When a client cancels or goes away, or its deadline passes, gRPC cancels the coroutine of its call. That must
+    cancel the future, so that the batcher frees the seat and the pages.
     """
 
     def __init__(self, batcher: Batcher, tokenizer: Tokenizer) -> None:
@@ -106,12 +106,12 @@ class TinyLlmService(pb_grpc.TinyLlmServicer):
         )
 
     async def Stream(self, message: pb.GenerateRequest, context: Context) -> AsyncIterator[pb.Piece]:
-        """The answer: a piece for each token, and a last one with what text is left and why it ended."""
+        """The answer: a piece for each token, then one with the rest of the text and the reason why it ended."""
         loop = asyncio.get_running_loop()
-        tokens: asyncio.Queue[int | None] = asyncio.Queue()  # None: no more will come
+        tokens: asyncio.Queue[int | None] = asyncio.Queue()  # None comes after the last token
 
         def put(token: int | None) -> None:
-            # Called on the batcher's thread, which may not touch the queue: it asks the event loop to.
+            # Called on the batcher's thread. Only the event loop may touch the queue, so it is asked to.
             loop.call_soon_threadsafe(tokens.put_nowait, token)
 
         request, future = await self.take(message, context, put)
@@ -128,19 +128,19 @@ class TinyLlmService(pb_grpc.TinyLlmServicer):
     async def take(
         self, message: pb.GenerateRequest, context: Context, on_token: OnToken = lambda token: None
     ) -> tuple[Request, Future[list[int]]]:
-        """Read a request and submit it, or end the call with what is wrong with it."""
+        """Read a request and submit it, or end the call as :func:`refuse` says."""
         try:
-            # A long text takes a while to become tokens; meanwhile the event loop serves the others.
+            # A long text takes a while to become tokens; meanwhile the event loop serves other calls.
             request = await asyncio.to_thread(read_request, message, self.tokenizer)
             return request, self.batcher.submit(request, on_token)
         except Exception as error:
             await refuse(context, error)
 
     async def output_of(self, future: Future[list[int]], context: Context) -> list[int]:
-        """Wait for an answer; if this is cancelled, so is the future.
+        """Wait for an answer. If this coroutine is cancelled, so is the future.
 
-        An answer that fails ends the call: UNAVAILABLE when the batcher was stopped, otherwise INTERNAL, for then the
-        client has done nothing wrong.
+        An answer that fails ends the call: with UNAVAILABLE and the error's text when the batcher was stopped,
+        otherwise with INTERNAL and the name of the error's type, since the client has done nothing wrong.
         """
         try:
             return await asyncio.wrap_future(future)

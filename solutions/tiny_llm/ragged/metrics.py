@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 RECENT = 1000
-"""So many of the newest times count: a server that runs for weeks must not remember all."""
+"""How many of the newest times are kept: a server that runs for weeks must not keep them all."""
 
 
 @dataclass(frozen=True)
@@ -20,15 +20,15 @@ class Stats:
     seats: int  # how many requests run together at most
     free_pages: int
     pages: int  # in all, the null page left out
-    finished: int  # requests that got their whole answer, since the start; likewise:
+    finished: int  # requests that got their whole answer, since the start; the next three likewise
     cancelled: int
     failed: int
-    refused: int  # for want of room in the queue
+    refused: int  # because the queue was full
     tokens: int  # generated
     steps: int  # runs of the model
     occupancy: float | None  # share of the token budget that recent steps used
     first_token: float | None  # mean time from arrival to the first token, of recent requests
-    first_token_95: float | None  # 95 of 100 had it by then
+    first_token_95: float | None  # 95 of 100 recent requests had their first token by then
     per_token: float | None  # mean time between two tokens of one request
 
 
@@ -55,11 +55,11 @@ class Metrics:
         """Note a token.
 
         Args:
-            since: when the request came, or when the token before this one did (``time.perf_counter``).
-            first: whether it is the request's first.
+            since: when the request came, or, if it has a token already, when that one came (``time.perf_counter``).
+            first: whether the token is the request's first.
 
         Returns:
-            when it came.
+            when the token came: now.
         """
         now = time.perf_counter()
         self.tokens += 1
@@ -68,13 +68,13 @@ class Metrics:
 
 
 def mean(values: Iterable[float]) -> float | None:
-    """The average, or None of nothing. Takes a copy first, for another thread may be adding to them."""
+    """The average, or None if there are no values. They are copied first: another thread may be adding to them."""
     copy = list(values)
     return sum(copy) / len(copy) if copy else None
 
 
 def percentile(values: Iterable[float], percent: float) -> float | None:
-    """The least of the values that so many percent of them don't exceed, or None of nothing."""
+    """The least of the values that at least ``percent`` % of them don't exceed, or None if there are no values."""
     ordered = sorted(values)
     rank = -(-len(ordered) * percent // 100)
     return ordered[max(0, int(rank) - 1)] if ordered else None

@@ -12,11 +12,11 @@ from tiny_llm.ragged.metrics import Metrics
 from tiny_llm.request import Request
 
 OnToken = Callable[[int], None]
-"""Called with each new token, on the batcher's thread: it must be quick, and leave the work to others."""
+"""Called with each new token, on the batcher's thread, while every other request waits: it must be quick."""
 
 
 class Ticket:
-    """A request, and the future that its caller holds: it gets the output or an error.
+    """A copy of a request, and the future that its caller holds: the future gets the output or an error.
 
     To cancel the request, its caller cancels the future.
     """
@@ -25,28 +25,31 @@ class Ticket:
         """Start the clock.
 
         Args:
-            request: what to generate. The ticket runs a copy of it, which samples with :meth:`choose`; what its
-                caller does to the original later does no harm.
-            on_token: told of each token.
-            metrics: told when it came.
+            request: what to generate. The ticket makes a copy, which begins with the prompt alone and samples with
+                :meth:`choose`. The engine runs the copy; the caller may do what it likes with its own.
+            on_token: called with each token.
+            metrics: notes when each token came.
         """
         self.request = Request(request.prompt_ids, request.max_tokens, request.end_ids, self.choose)
         self.sample = request.sample
         self.on_token = on_token
         self.metrics = metrics
         self.future: Future[list[int]] = Future()
-        self.error: Exception | None = None  # why it can't go on
-        self.last = time.perf_counter()  # when it came; later, when its newest token did
+        self.error: Exception | None = None  # why the request has failed
+        self.last = time.perf_counter()  # when the request came; later, when its newest token came
 
     def choose(self, logits: Tensor, token_ids: Sequence[int]) -> int:
-        """Choose a token by the caller's own way of sampling, note it in the metrics, and tell the caller.
+        """Choose a token by the caller's own way of sampling, note it in the metrics, and call ``on_token`` with it.
 
-        Both are the caller's code, which may fail while others share the step. So an error goes to ``error``, and
-        nobody sees the token that is returned then.
+        Sampler and ``on_token`` are the caller's code. They may fail in a step that other requests share. So no
+        exception gets out: it goes to ``error``, as it is, and the request ends after the step.
 
         Args:
             logits: [V].
             token_ids: prompt and output so far.
+
+        Returns:
+            the token; after an exception some int, which is no part of any answer.
         """
         try:
             token = self.sample(logits, token_ids)
@@ -59,16 +62,16 @@ class Ticket:
 
     @property
     def over(self) -> bool:
-        """Whether it is of no use to go on: it failed, or nobody wants the answer any more."""
+        """Whether the request is to leave before its output is complete: it has failed, or was cancelled."""
         return self.error is not None or self.future.cancelled()
 
     def settle(self) -> bool:
-        """Give the future the error, if there is one, or else a copy of the output; once.
+        """Give the future the error, if there is one, or else the output. Called once.
 
         Returns:
-            False if the caller has cancelled it.
+            False if the caller has cancelled the future: then it gets neither.
         """
-        # From here on it can't be cancelled any more; without this, a cancel just now would make the next call fail.
+        # From here on the future can't be cancelled. Otherwise a cancel just now would make `set_result` fail.
         if not self.future.set_running_or_notify_cancel():
             return False
         if self.error is not None:

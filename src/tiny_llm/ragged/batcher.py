@@ -14,19 +14,19 @@ from tiny_llm.request import Request
 
 
 class QueueFull(Exception):
-    """As many requests are waiting as may wait. Try again later."""
+    """As many requests wait as may wait; the caller may try again later."""
 
 
 class Closed(Exception):
-    """The batcher was stopped: it takes nothing more, and what it had not finished is lost."""
+    """The batcher was stopped: it takes no more requests, and those that it had not finished end with this error."""
 
 
 class Batcher:
-    """Runs the steps of an engine on a thread of its own, for as long as any caller waits for tokens.
+    """Runs the steps of an engine on a thread of its own, the loop, while there are requests.
 
-    Callers use :meth:`submit`, :meth:`stop` and :meth:`stats`, from any thread. The engine and the tickets of its
-    requests are the loop's alone. What both sides touch, the queue, the two flags and the counts of how requests
-    ended, is touched under ``changed``.
+    Callers use :meth:`submit`, :meth:`stop` and :meth:`stats`, from any thread. Only the loop uses the engine, apart
+    from its ``refusal``, and the tickets of the requests in it. Callers and the loop both touch the queue, the two
+    flags and the counts of how requests ended, always under the lock ``changed``.
     """
 
     def __init__(self, core: EngineCore, max_queue: int = 256) -> None:
@@ -34,7 +34,7 @@ class Batcher:
 
         Args:
             core: any engine, without requests.
-            max_queue: how many requests may wait until the engine has room.
+            max_queue: how many requests may wait for room in the engine.
 
         Raises:
             ValueError: ``max_queue`` is below 1.
@@ -46,8 +46,8 @@ class Batcher:
         self.metrics = Metrics()
         self.request_queue: deque[Ticket] = deque()  # the tickets whose requests wait for the engine
         self.tickets: dict[Request, Ticket] = {}  # the tickets whose requests are in the engine
-        self.closed = False  # nothing more is taken
-        self.abandoned = False  # and no caller waits for the rest
+        self.closed = False  # no more requests are taken
+        self.abandoned = False  # and the requests that are left are not finished
         self.changed = threading.Condition()
         self.thread = threading.Thread(target=self.loop, name="batcher", daemon=True)
 
@@ -59,50 +59,57 @@ class Batcher:
         """Put a request at the end of the queue.
 
         Args:
-            request: what to generate; it is left as it is.
+            request: what to generate. A copy of it is run, from its prompt on; the request itself is left as it is.
             on_token: called with each token as soon as it is known, all before the future is settled.
 
         Returns:
-            the future of its output. If the caller cancels it, seat and pages are free after the step that runs just
-            then. A request that asks for no token has its (empty) output at once.
+            the future of its output. If the caller cancels the future, the request's seat and pages are free after
+            the step that is running. A request with ``max_tokens`` 0 has its (empty) output at once.
 
         Raises:
-            ValueError: it can't ever run here; the message says why.
+            ValueError: the request can't ever run here; the message says why.
             QueueFull: ``max_queue`` requests are waiting.
             Closed: the batcher was stopped.
         """
         raise NotImplementedError("Week 3 Day 7 Task 2: Through the door")
 
     def stop(self, drain: bool = True, timeout: float | None = None) -> bool:
-        """Take nothing more, and end the loop. Not for the batcher's own thread, which can't wait for itself.
+        """Take no more requests, and end the loop. It may be called again, but not on the batcher's own thread.
 
         Args:
-            drain: first finish all that waits and runs; otherwise it ends with Closed after the step that runs.
+            drain: first finish the requests that wait and run. Otherwise they end with Closed, after the step that is
+                running. Once the requests were given up in this way, a later call can't save them.
             timeout: seconds to wait for the end of the loop; None: as long as it takes.
 
         Returns:
-            whether it has ended.
+            whether the loop has ended.
         """
         raise NotImplementedError("Week 3 Day 7 Task 2: Through the door")
 
     def loop(self) -> None:
-        """Step after step until stopped. However it ends, nothing is taken any more and every future is settled."""
+        """Step after step, until the batcher is stopped.
+
+        However the loop ends, no request is taken after it, and every future is settled. An exception that ends it
+        goes on.
+        """
         raise NotImplementedError("Week 3 Day 7 Task 3: The loop")
 
     def wait_for_work(self) -> bool:
         """Sleep until there is work, or the batcher is stopped.
 
         Returns:
-            whether to go on: there is work, and it was not abandoned.
+            whether to go on: requests wait or run, and they were not abandoned.
         """
         raise NotImplementedError("Week 3 Day 7 Task 3: The loop")
 
     def admit(self) -> None:
-        """Push waiting requests while the engine has room, first come first served; cancelled ones leave the line."""
+        """Settle cancelled requests in the queue; then push the others, in order, while the engine has room."""
         raise NotImplementedError("Week 3 Day 7 Task 3: The loop")
 
     def step(self) -> Sequence[Request]:
-        """Let the engine make a step. If that fails, every request in it has failed: the cause is not known.
+        """Let the engine make a step, and note in the metrics how many tokens it issued, if any.
+
+        If the step fails, every request in the engine has failed, since any of them may be the cause.
 
         Returns:
             the requests that are complete now.
@@ -110,23 +117,26 @@ class Batcher:
         raise NotImplementedError("Week 3 Day 7 Task 3: The loop")
 
     def retire(self, finished: Collection[Request]) -> None:
-        """Let the requests go that are complete, failed or cancelled."""
+        """Release the requests in the engine that are complete, have failed or were cancelled."""
         raise NotImplementedError("Week 3 Day 7 Task 3: The loop")
 
     def release(self, leaving: Sequence[Ticket]) -> None:
-        """Free the seats and pages of some requests first, then settle their futures, even if the engine fails."""
+        """Free the seats and pages of some requests, then forget their tickets, then settle their futures.
+
+        If the engine fails, the tickets are forgotten and the futures settled as well, and the exception goes on.
+        """
         raise NotImplementedError("Week 3 Day 7 Task 3: The loop")
 
     def abandon(self) -> None:
-        """Take nothing more, and let all requests that are left end with Closed."""
+        """Take no more requests, and let those that are left end: with an error that they have, or with Closed."""
         raise NotImplementedError("Week 3 Day 7 Task 3: The loop")
 
     def settle(self, ticket: Ticket) -> None:
-        """Settle a future, then count how it ended. Called by the loop, and by callers that submit."""
+        """Settle a ticket, then count it as cancelled, failed or finished. Called without the lock, by any thread."""
         raise NotImplementedError("Week 3 Day 7 Task 2: Through the door")
 
     def stats(self) -> Stats:
-        """How things stand."""
+        """The batcher's figures at this moment."""
         allocator, metrics = self.core.allocator, self.metrics
         return Stats(
             waiting=len(self.request_queue),
