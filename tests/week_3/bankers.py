@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from coursekit.checking.comparison import CheckFailed
+from coursekit.check import CheckFailed
 
 
 def all_can_end(free: int, held: Sequence[int], most: Sequence[int]) -> bool:

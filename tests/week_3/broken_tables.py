@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from coursekit.checking.comparison import CheckFailed
+from coursekit.check import CheckFailed
 
 from .decode_states import Held, check_unchanged, state_of, tables
 

@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from coursekit.check import check_equal, check_raises
-from coursekit.checking.comparison import CheckFailed
+from coursekit.check import CheckFailed, check_equal, check_raises
 
 from .pages import allocator_of, pages_needed
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from week_1 import numpy_model
 from week_2.continuous import new_request
 
 from coursekit.check import check_equal
@@ -228,14 +227,6 @@ def run_all(lab: Any, core: Any, requests: Sequence[Any], **options: Any) -> lis
     outputs = lab.engine_core.generate_all(core, requests, **options)
     check_idle(core.state, when="at the end")
     return outputs
-
-
-def real_model(lab: Any, family: str) -> Any:
-    """The transformer of Week 1 with random weights."""
-    config = lab.config.ModelConfig(**numpy_model.config_fields(family))
-    tensors = numpy_model.random_tensors(family)
-    weights = lab.weights.Weights(config, {name: lab.array(x) for name, x in tensors.items()})
-    return lab.model.Transformer(config, weights)
 
 
 def real_batch(lab: Any, model: Any, *, seats: int, pages: int, P: int, budget: int) -> Any:

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from shared.numbers import normal
 from week_1.numpy_model import HKV, D
 
 from coursekit.check import check_equal, check_raises
@@ -56,11 +57,6 @@ def pool_of(lab: Any, num_pages: int, page_size: int, layers: int = LAYERS, dtyp
     pool = lab.paged.pool.KvPool(config, num_pages, page_size, dtype=kind, device=lab.device)
     spoil(pool)
     return pool
-
-
-def normal(seed: int, *shape: int) -> np.ndarray:
-    """Random numbers that float32 holds exactly."""
-    return np.random.default_rng(seed).normal(size=shape).astype(np.float32).astype(np.float64)
 
 
 def pages_needed(tokens: int, page_size: int) -> int:

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from coursekit.check import check, check_equal, check_untouched
-from coursekit.checking.comparison import CheckFailed
+from coursekit.check import CheckFailed, check, check_equal, check_untouched
 
 from .pages import allocator_of, place_of
 

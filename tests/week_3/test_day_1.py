@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shared.numbers import normal
 from week_1 import numpy_model
 from week_1.caches import attention_oracle
 from week_1.numpy_model import HKV, D, H
@@ -30,7 +31,6 @@ from .pages import (
     check_all_free,
     filled,
     in_use,
-    normal,
     pages_needed,
     place_of,
     pool_of,

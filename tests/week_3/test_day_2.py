@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shared.models import real_model
+from shared.numbers import normal
 from week_1 import numpy_model
 from week_1.numpy_model import HKV, D, H
 from week_2.continuous import new_request, prompt_of
@@ -35,10 +37,9 @@ from .paged_batches import (
     running_of,
     wanted_of,
 )
-from .pages import UNUSED, allocator_of, books, in_use, normal, pages_needed, spoil
+from .pages import UNUSED, allocator_of, books, in_use, pages_needed, spoil
 from .ragged import CASES, PAGE_SIZES, RaggedStep, check_merged, check_step, pair_of, random_steps
 from .ragged_step import NOTHING, WRONG_RULES, attend_alone, bottom_right, everything
-from .random_model import real_model
 from .step_oracle import TENSORS, Counted, check_on_meta, table_of, without_numbers
 
 QUICK = settings(max_examples=60, deadline=None, derandomize=True, database=None, report_multiple_bugs=False)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shared.models import real_model
 from week_1 import numpy_model
 from week_2.continuous import new_request, prompt_of
 from week_2.reading_model import V, alone, best, fingerprints
@@ -26,7 +27,6 @@ from .mixed_batches import (
     leave,
     lens_in,
     real_batch,
-    real_model,
     run_all,
     seat,
     state_of,
