@@ -486,9 +486,8 @@ def test_task_2_stop_waits_for_the_loop_without_the_lock(lab):
     go_on = threading.Event()
     batcher = doorkeeper(lab, lambda batcher: go_on.wait(2 * limit()))
     batcher.start()
-    stopping = threading.Thread(target=batcher.stop, daemon=True)
-    stopping.start()
-    closed, seconds, ends = lab.ragged.batcher.Closed, limit(), list[str]()
+    stopping, errors = threading.Thread(target=batcher.stop, daemon=True), ThreadErrors()
+    closed, ends = lab.ragged.batcher.Closed, list[str]()
 
     def submit() -> None:
         try:
@@ -496,24 +495,27 @@ def test_task_2_stop_waits_for_the_loop_without_the_lock(lab):
         except closed:
             ends.append("Closed")
 
-    try:
-        within(lambda: wait_until_closed(batcher, seconds), "`stop`, which is to set `closed` at once,")
-        what = (
-            "`submit`, while another thread waits in `stop` for the loop's end (does `stop` hold the lock?),"
-        )
-        within(submit, what)
-        check_equal(ends, ["Closed"], name="how a request ends while another thread waits in `stop`")
-    finally:
-        go_on.set()
-        stopping.join(seconds)
+    with errors.collected():
+        stopping.start()
+        try:
+            await_closed(batcher, errors)
+            what = "`submit`, while another thread waits in `stop` for the loop's end (does `stop` hold the lock?),"
+            within(submit, what)
+            check_equal(ends, ["Closed"], name="how a request ends while another thread waits in `stop`")
+        finally:
+            go_on.set()
+            stopping.join(limit())
 
 
-def wait_until_closed(batcher: Any, seconds: float) -> None:
-    pause = threading.Event()
-    for _ in range(int(seconds / 0.002)):
-        if batcher.closed:
-            return
-        pause.wait(0.002)
+def await_closed(batcher: Any, errors: ThreadErrors) -> None:
+    """Wait until the batcher is closed, or a thread has failed."""
+    pause, seconds = threading.Event(), limit()
+    for _ in range(int(seconds / 0.01)):
+        if batcher.closed or errors.errors:
+            break
+        pause.wait(0.01)
+    if not batcher.closed:
+        raise hangs(f"`stop` was called, and has not set `closed` within {seconds:g} s")
 
 
 @pytest.mark.parametrize("drain", [True, False])
