@@ -64,7 +64,7 @@ class RaggedBatch(EngineCore):
         """Give the seats their pages, run the model once, sample, and let the finished requests leave.
 
         Returns:
-            the requests that took part, seat by seat, and those that have finished, likewise.
+            the requests that took part and the requests that have finished, both in the order of the seats.
         """
         lens = self.state.issue_lens(self.token_budget)
         if not any(lens):
