@@ -408,6 +408,8 @@ def test_task_2_stop_comes_just_before_the_lock(lab):
         "a request, when the batcher is stopped just before `submit` has the lock: look at `closed` under it"
     )
     check_raises(lab.ragged.batcher.Closed, lambda: batcher.submit(new_request(lab, [1], 3)), name=name)
+    name = "refused because the queue was full, in the figures, after a request that came too late"
+    check_equal(batcher.stats().refused, 0, name=name)
 
 
 @pytest.mark.parametrize("max_queue", [1, 3])
@@ -1039,6 +1041,19 @@ def test_task_3_abandon_ends_all_requests_that_are_left(lab):
     check_equal(
         batcher.stats().failed, 5, name="failed, in the figures, after `abandon` was called once more"
     )
+
+
+def test_task_3_step_leaves_a_request_the_error_that_it_has_already(lab):
+    batcher, own, error = batcher_of(lab, seats=2), ValueError("its own"), trouble()
+    tickets = seat(batcher, *(new_request(lab, [n, 9], 4) for n in range(2)))
+    tickets[0].error = own
+    batcher.core.toy_fail("step", 1, error)
+    batcher.step()
+    found = [ticket.error is wanted for ticket, wanted in zip(tickets, [own, error], strict=True)]
+    name = (
+        "whether a request that had failed by itself keeps its own error, and the other one has the engine's"
+    )
+    check_equal(found, [True, True], name=name)
 
 
 def test_task_3_abandon_settles_outside_the_lock(lab):

@@ -161,7 +161,7 @@ class Batcher:
             step = self.core.step()
         except Exception as error:
             for ticket in self.tickets.values():
-                ticket.error = error
+                ticket.error = ticket.error or error
             return []
         if step.issued:
             self.metrics.step(sum(count for _, count in step.issued), self.core.token_budget)
