@@ -93,6 +93,43 @@ def test_task_1_a_seat_that_holds_more_than_it_needs_lends_none(lab):
     refused(state, kind, lambda: state.allocate([1, 4, 0, 0]), name=name)
 
 
+def test_task_1_new_pages_stand_behind_those_that_a_failed_step_left(lab):
+    """The first step took page 1 and failed, so no token is in it; the next one, of 7 tokens, needs two pages of 4."""
+    state = state_of(lab, num_pages=6, P=4)
+    state.allocate([3, 0, 0, 0])
+    state.allocate([7, 0, 0, 0])
+    row = lab.numpy(state.page_indices)[0].tolist()
+    check_equal(
+        state.sequences[0].pages, [1, 2], name="the pages of seat 0, which held one page without a token"
+    )
+    check_equal(
+        row[:3], [1, 2, 0], name="its row: a new page stands behind the pages held, whatever the length"
+    )
+
+
+@pytest.mark.parametrize("q_lens", [[9, 0, 0, -1], [9, 0, 0, 99]], ids=["negative", "too many"])
+def test_task_1_what_can_never_be_is_refused_however_few_pages_are_free(lab, q_lens):
+    state = state_of(lab, num_pages=3, P=4)
+    name = (
+        f"allocate({q_lens}), where seat 0 lacks more pages than are free, and seat 3 asks for what can't be"
+    )
+    check_raises(ValueError, lambda: state.allocate(q_lens), name=name)
+
+
+def test_task_1_a_step_writes_only_the_entries_of_new_pages(lab):
+    """The table is made once. A number that was planted where nothing is due is still there afterwards."""
+    state = state_of(lab, num_pages=12, held={1: ([9, 7], 6)}, P=4)
+    table = state.page_indices
+    table[1, 0] = 11
+    state.allocate([5, 0, 0, 0])
+    assert state.page_indices is table, (
+        "`allocate` made a new table: it fills in entries of the one that there is"
+    )
+    check_equal(
+        int(table[1, 0]), 11, name="an entry of seat 1, which took no page, planted before `allocate`"
+    )
+
+
 def test_task_1_a_step_without_tokens_takes_no_page(lab):
     """All pages are held, one of them for a step that failed; one seat's pages are full."""
     state = state_of(lab, num_pages=5, held={0: ([4, 1], 6), 1: ([3], 0), 3: ([2], 1)})
@@ -378,6 +415,13 @@ def test_task_3_the_limit_may_be_taken_and_so_may_nothing(lab):
         check_equal(limits_of(banker, 4), [4, 2, 1, 1], name=f"the limits after take({ahead}, 0)")
         take(banker, ahead, limit)
         check_equal(banker.limit(ahead), 0, name=f"limit({ahead}) after take({ahead}, {limit}), all of it")
+
+
+def test_task_3_no_request_may_take_more_than_is_free(lab):
+    """The first takes all four pages, more than it lacks: those that others can spare are not there any more."""
+    banker = banker_of(lab, 4, [2, 4, 3, 0], [4, 9, 6, 3])
+    take(banker, 0, 4)
+    check_equal(limits_of(banker, 4), [0, 0, 0, 0], name="the limits when no page is free")
 
 
 def test_task_3_to_ask_changes_nothing(lab):
