@@ -125,7 +125,15 @@ def test_task_1_a_step_needs_a_token_and_no_negative_number(lab, q_lens):
 
 @pytest.mark.parametrize(
     ("lengths", "q_lens"),
-    [([4, 4, 4], [1, 1]), ([4, 4], [1, 1, 1]), ([4] * 4, [1, 1, 1]), ([4] * 3, [1] * 4), ([], [])],
+    [
+        ([4, 4, 4], [1, 1]),
+        ([4, 4], [1, 1, 1]),
+        ([4] * 4, [1, 1, 1]),
+        ([4] * 3, [1] * 4),
+        ([], []),
+        ([4, 4], [1, 1]),
+        ([4] * 4, [1] * 3 + [0]),
+    ],
 )
 def test_task_1_there_must_be_two_numbers_for_each_row(lab, lengths, q_lens):
     call = partial(build, lab, [[1, 2], [3, 4], [5, 6]], lengths, q_lens)
