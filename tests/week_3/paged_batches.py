@@ -108,6 +108,10 @@ class Watch:
         for number, request in enumerate(self.requests):
             before, now = self.produced[number], request.num_generated
             left = request.prompt_len + before - self.computed[number]
+            assert now <= before + 1, (
+                f"{step}: request {number} went from {before} to {now} tokens since `observe` was called last: "
+                "call it after each step, also one that finishes no request"
+            )
             due = before + (number in numbers and left == 0)
             assert now == due, (
                 f"{step}: request {number} went from {before} to {now} tokens; {left} of its tokens are not in the "

@@ -94,7 +94,7 @@ def test_task_1_a_seat_that_holds_more_than_it_needs_lends_none(lab):
 
 
 def test_task_1_new_pages_stand_behind_those_that_a_failed_step_left(lab):
-    """The first step took page 1 and failed, so no token is in it; the next one, of 7 tokens, needs two pages of 4."""
+    """The first step took page 1 and failed, so no token is in it. The next one, of 7 tokens, needs two pages."""
     state = state_of(lab, num_pages=6, P=4)
     state.allocate([3, 0, 0, 0])
     state.allocate([7, 0, 0, 0])
