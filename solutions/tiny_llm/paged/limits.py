@@ -18,17 +18,17 @@ def most_tokens(request: Request, max_positions: int) -> int:
     return min(request.prompt_len + request.max_tokens, max_positions) - 1
 
 
-def page_refusal(request: Request, max_positions: int, page_size: int, num_pages: int) -> str | None:
+def page_refusal(request: Request, max_positions: int, page_size: int, max_pages: int) -> str | None:
     """Why a request can't ever run in a pool, or None: the reason of :meth:`Request.refusal`, or too few pages.
 
     Args:
         request: the request.
         max_positions: how many positions prompt and output together may use.
         page_size: P.
-        num_pages: how many pages one request may hold, however many are free just now.
+        max_pages: how many pages one request may hold, however many are free just now.
     """
     reason = request.refusal(max_positions)
     needed = pages_for(most_tokens(request, max_positions), page_size)
-    if reason is None and needed > num_pages:
-        return f"prompt and output need up to {needed} pages of {page_size} tokens; there are {num_pages}"
+    if reason is None and needed > max_pages:
+        return f"prompt and output need up to {needed} pages of {page_size} tokens; there are {max_pages}"
     return reason

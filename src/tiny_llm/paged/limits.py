@@ -18,13 +18,13 @@ def most_tokens(request: Request, max_positions: int) -> int:
     raise NotImplementedError("Week 3 Day 2 Task 5: Which requests run")
 
 
-def page_refusal(request: Request, max_positions: int, page_size: int, num_pages: int) -> str | None:
+def page_refusal(request: Request, max_positions: int, page_size: int, max_pages: int) -> str | None:
     """Why a request can't ever run in a pool, or None: the reason of :meth:`Request.refusal`, or too few pages.
 
     Args:
         request: the request.
         max_positions: how many positions prompt and output together may use.
         page_size: P.
-        num_pages: how many pages one request may hold, however many are free just now.
+        max_pages: how many pages one request may hold, however many are free just now.
     """
     raise NotImplementedError("Week 3 Day 2 Task 5: Which requests run")
