@@ -80,9 +80,10 @@ class BatchWatch:
         if caches and hasattr(caches[0], "meta"):
             from tiny_llm.paged.pool import pages_for
 
-            meta, self.pool = caches[0].meta, caches[0].pool
+            meta, pool = caches[0].meta, caches[0].pool
+            self.pool = pool
             self.batches += 1
-            pages = sum(pages_for(length, caches[0].pool.page_size) for length in meta.kv_lens)
+            pages = sum(pages_for(length, pool.page_size) for length in meta.kv_lens)
             self.most_pages = max(self.most_pages, pages)
         return self._model.hidden(tokens, positions, caches)
 

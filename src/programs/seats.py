@@ -17,9 +17,7 @@ class Seen:
     """The requests after one step."""
 
     seats: Sequence[Request | None] = ()
-    prefilling: Request | None = (
-        None  # the request in no seat whose prompt is being computed, if there is one
-    )
+    prefilling: Request | None = None  # the request in no seat whose prompt is being computed
     computed: Mapping[Request, int] = field(default_factory=dict)  # tokens of each prompt, where known
     finished: set[Request] = field(default_factory=set)  # so far
 
