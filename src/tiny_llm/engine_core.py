@@ -79,7 +79,7 @@ class EngineCore(ABC):
 
     @abstractmethod
     def step(self) -> Step:
-        """Run the model once, over tokens that the policy chooses. A request with none due after it samples its next one.
+        """Run the model once over the tokens that the policy chooses, then sample where no token is due any more.
 
         Requests that are complete then give their pages back and leave. If the model fails, no token counts as
         computed. After any other error, :meth:`abort` the requests that run.
