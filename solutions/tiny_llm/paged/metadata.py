@@ -69,16 +69,17 @@ class ForwardMeta:
         counts, past = brought[rows], torch.tensor(lengths)[rows]
         kv_lens, ends = past + counts, counts.cumsum(dim=0)
         needed = -(-kv_lens // page_size)  # pages, rounded up
-        held = (tables[rows] != NULL_PAGE).sum(dim=1)
+        width = int(needed.max())
+        table = tables[rows, :width]
+        held = (table != NULL_PAGE).sum(dim=1)
         lacking = rows[needed > held].tolist()
         if lacking:
             row = lacking[0]
             raise ValueError(
                 f"sequence {row} has {lengths[row]} tokens and brings {q_lens[row]}: it lacks pages for them"
             )
-        width = int(needed.max())
         # A sequence may have more pages than this step needs: attention must not see them.
-        table = tables[rows, :width].masked_fill(torch.arange(width) >= needed[:, None], NULL_PAGE)
+        table = table.masked_fill(torch.arange(width) >= needed[:, None], NULL_PAGE)
         # For each of the T tokens: the row of `table` that it belongs to, its position there, its place in the pool.
         owner = torch.arange(len(rows)).repeat_interleave(counts)
         positions = torch.arange(len(owner)) + (past - (ends - counts))[owner]
