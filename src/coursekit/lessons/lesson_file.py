@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from coursekit.errors import CourseError
-from coursekit.lessons.lesson import FunctionRef, Lesson, Task
+from coursekit.lessons.lesson import TEST_SECONDS, FunctionRef, Lesson, Task
 from coursekit.lessons.outline import read_source
 from coursekit.paths import Course
 
 HINTS = 3
-LESSON_KEYS = {"title", "goal", "chapter", "stage", "task"}
-TASK_KEYS = {"id", "title", "points", "implements", "hints"}
+LESSON_KEYS = {"title", "goal", "chapter", "stage", "seconds", "task"}
+TASK_KEYS = {"id", "title", "points", "implements", "hints", "seconds"}
 
 # Strings and comments of a TOML file; triple quotes first, so that they are not read as an empty string.
 _STRING = r"\"\"\"(?:\\.|[^\\])*?\"\"\"|'''.*?'''|\"(?:\\.|[^\"\\\n])*\"|'[^'\n]*'"
@@ -87,7 +87,8 @@ class LessonFile:
                 self._lines.of("chapter"),
                 f"chapter is {chapter!r}: give a path under book/src, such as week_1/day_3.md",
             )
-        tasks = [self._task(entry, index) for index, entry in enumerate(self._task_tables(table))]
+        seconds = self._whole_number(table, "seconds", None, TEST_SECONDS)
+        tasks = [self._task(entry, index, seconds) for index, entry in enumerate(self._task_tables(table))]
         if self.problems:
             return None
         return Lesson(
@@ -105,7 +106,7 @@ class LessonFile:
             return []
         return entries
 
-    def _task(self, table: dict[str, Any], index: int) -> Task | None:
+    def _task(self, table: dict[str, Any], index: int, seconds: int) -> Task | None:
         before = len(self.problems)
         self._refuse_unknown_keys(table, TASK_KEYS, index)
         task_id, title = self._text(table, "id", index), self._text(table, "title", index)
@@ -114,20 +115,23 @@ class LessonFile:
                 self._lines.of("id", index),
                 f"id is {task_id!r}: tasks are numbered in order, so task_{index + 1}",
             )
-        points = self._points(table, index)
+        points = self._whole_number(table, "points", index)
+        seconds = self._whole_number(table, "seconds", index, seconds)
         implements = self._implements(table, index)
         hints = self._hints(table, index)
         if len(self.problems) > before:
             return None
-        return Task(self.week, self.day, index + 1, task_id, title, points, implements, hints)
+        return Task(self.week, self.day, index + 1, task_id, title, points, implements, hints, seconds)
 
-    def _points(self, table: dict[str, Any], index: int) -> int:
-        points = table.get("points")
-        if type(points) is int and points > 0:
-            return points
+    def _whole_number(
+        self, table: dict[str, Any], key: str, index: int | None, usual: int | None = None
+    ) -> int:
+        number = table.get(key, usual)
+        if type(number) is int and number > 0:
+            return number
         self._note(
-            self._lines.of("points", index),
-            "points is missing" if points is None else f"points is {points!r}: give a whole number above 0",
+            self._lines.of(key, index),
+            f"{key} is missing" if number is None else f"{key} is {number!r}: give a whole number above 0",
         )
         return 0
 

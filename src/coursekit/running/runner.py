@@ -18,6 +18,7 @@ from coursekit.paths import Course
 from coursekit.running.board import Board, earned
 from coursekit.running.import_path import Impl
 from coursekit.running.pytest_process import (
+    INTERNAL_ERROR,
     INTERRUPTED,
     NOTHING_COLLECTED,
     TESTS_FAILED,
@@ -77,8 +78,11 @@ def run_tests(
     report = outcome.report
     if outcome.code == NOTHING_COLLECTED:
         raise CourseError(_nothing_matches(pytest_args or [], lessons))
-    if outcome.code == USAGE_ERROR or report is None:
-        raise refusal(outcome) if quiet else typer.Exit(outcome.code if outcome.code == INTERRUPTED else 2)
+    if outcome.code == INTERRUPTED and report is None:
+        typer.echo("interrupted", err=True)
+        raise typer.Exit(INTERRUPTED)
+    if outcome.code in (USAGE_ERROR, INTERNAL_ERROR) or report is None:
+        raise refusal(outcome) if quiet else typer.Exit(2)
     borrowed: frozenset[str] = frozenset()
     if impl is Impl.LEARNER:
         record(course, manifest, report, backend.package)
@@ -200,6 +204,7 @@ def _repeated(impl: Impl, backend: Backend, device: Device) -> str:
 
 
 def _exit_code(code: int, report: Report) -> int:
+    """0 only where the run ended as it should and found nothing that is wrong or missing."""
     if code == INTERRUPTED or report.interrupted:
         return INTERRUPTED
-    return 0 if code == 0 else TESTS_FAILED
+    return 0 if code == 0 and report.passed else TESTS_FAILED
