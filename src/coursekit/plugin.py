@@ -5,13 +5,11 @@ It is loaded with `-p coursekit.plugin`, before any test file is read and so bef
 
 from __future__ import annotations
 
-import faulthandler
 import os
 import traceback
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
 
 import pytest
 
@@ -23,10 +21,11 @@ from coursekit.manifest import ManifestError, Task
 from coursekit.paths import PACKAGES, ROOT_VARIABLE, Course
 from coursekit.running.failures import Failure, Places, describe
 from coursekit.running.import_path import Impl, choose_implementation, choose_triton
-from coursekit.running.journal import Journal, faults_of, journal_of
+from coursekit.running.journal import Journal, journal_of, open_faults
 from coursekit.running.leaving import NoWayOut
 from coursekit.running.memory_limit import keep_to
-from coursekit.running.progress_line import ProgressLine
+from coursekit.running.printed import printed
+from coursekit.running.progress_line import ProgressLine, silence_terminal
 from coursekit.running.results import Report, Result, sentence
 from coursekit.running.task_of_test import TasksOfTests
 from coursekit.running.time_limits import TimeLimits
@@ -73,7 +72,7 @@ def pytest_configure(config: pytest.Config) -> None:
         course = Course.find()
         lab = Lab(config.option.backend, config.option.device, course)
     lab_module.set_active(lab)
-    faults = _open_faults(config)
+    faults = open_faults(config.option.coursekit_report)
     if config.option.coursekit_memory:
         keep_to(config.option.coursekit_memory, faults)
     limits = TimeLimits(config, course, faults)
@@ -113,7 +112,7 @@ class TaskPlugin:
         self._progress = ProgressLine() if option.coursekit_quiet else None
         self._current: Result | None = None
         if option.coursekit_quiet:
-            _silence_terminal(config)
+            silence_terminal(config)
 
     @pytest.hookimpl(tryfirst=True)  # before -k takes tests away: a task has all the tests that are there
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -209,8 +208,10 @@ class TaskPlugin:
         file, first_line, _ = item.location
         line = failure.line if failure is not None and failure.line is not None else (first_line or 0) + 1
         where = f"{file}:{line}".replace(os.sep, "/")
-        seconds = 0.0 if report is None else report.duration
-        return Result(item.nodeid, task, sentence(item.name), state, seconds, message, where, needs)
+        bad = report is not None and state in (TaskState.CRASHED, TaskState.WRONG)
+        shown = printed(report) if report is not None and bad else ""
+        seconds = report.duration if report is not None else 0.0
+        return Result(item.nodeid, task, sentence(item.name), state, seconds, message, where, needs, shown)
 
     def _task_of(self, item: pytest.Item) -> Task | None:
         try:
@@ -225,24 +226,6 @@ class TaskPlugin:
         if not covers(self._course, self._lab.package, manifest.lesson(f"{task.week}.{task.day}")):
             reason = track_refusal(self._course, self._lab.package, manifest)
             item.add_marker(pytest.mark.skip(reason=reason))
-
-
-def _open_faults(config: pytest.Config) -> TextIO | None:
-    """Where a run that reports says what every thread did when Python was ended."""
-    if config.option.coursekit_report is None:
-        return None
-    faults = open(faults_of(Path(config.option.coursekit_report)), "w", encoding="utf-8")  # noqa: SIM115
-    faulthandler.enable(file=faults)
-    return faults
-
-
-def _silence_terminal(config: pytest.Config) -> None:
-    """Put a reporter that writes nowhere in the place of pytest's own; every option goes on working."""
-    manager = config.pluginmanager
-    manager.unregister(name="terminalreporter")
-    nowhere: Any = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (open for as long as pytest runs)
-    config.add_cleanup(nowhere.close)
-    manager.register(pytest.TerminalReporter(config, nowhere), "terminalreporter")
 
 
 def _skip_reason(report: pytest.TestReport) -> str:

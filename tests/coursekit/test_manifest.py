@@ -54,7 +54,7 @@ def test_a_task_knows_its_names_and_commands(course):
     task = load_manifest(course).task("1.1.2")
     assert (task.name, task.label) == ("1.1.2", "Week 1 Day 1 Task 2")
     assert task.stub_message == "Week 1 Day 1 Task 2: Perimeter"
-    assert task.test_command == "pdm run test --week 1 --day 1 -- -k task_2"
+    assert task.test_command == "pdm run test 1.1.2"
     assert [str(ref) for ref in task.implements] == ["shapes.py::perimeter"]
     assert len(task.hints) == 3
 
@@ -163,12 +163,12 @@ def test_functions_in_folders_can_be_named():
         (
             "points = 5",
             "point = 5\npoints = 5",
-            f"{DAY_1}:15: unknown key 'point'; known here: hints, id, implements, points, title",
+            f"{DAY_1}:15: unknown key 'point'; known here: hints, id, implements, points, seconds, title",
         ),
         (
             'goal = "',
             'goals = ["x"]\ngoal = "',
-            f"{DAY_1}:2: unknown key 'goals'; known here: chapter, goal, stage, task, title",
+            f"{DAY_1}:2: unknown key 'goals'; known here: chapter, goal, seconds, stage, task, title",
         ),
         (
             'implements = ["shapes.py::perimeter"]',

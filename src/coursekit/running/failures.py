@@ -129,7 +129,7 @@ class Places:
 def describe(
     error: BaseException, places: Places, test: Path | None = None, memory: int | None = None
 ) -> Failure:
-    """Say what ``error``, raised in a test of the file ``test``, means; ``memory`` is the bytes that tests may take."""
+    """Say what ``error``, raised in a test of the file ``test``, means; ``memory`` is the bytes that it may take."""
     if isinstance(error, CodeLeft | CodeInterrupted) and error.__cause__ is not None:
         left, error = isinstance(error, CodeLeft), error.__cause__
         frames = traceback.extract_tb(error.__traceback__)

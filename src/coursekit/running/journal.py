@@ -5,10 +5,11 @@ A line of JSON for each thing that happens, written at once. A run that ends as 
 
 from __future__ import annotations
 
+import faulthandler
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from coursekit.running.last_words import last_words
 from coursekit.running.results import Report, Result, read_report, read_result
@@ -22,6 +23,15 @@ def journal_of(report_file: Path) -> Path:
 def faults_of(report_file: Path) -> Path:
     """Where `faulthandler` writes what every thread was doing when the process was ended."""
     return report_file.with_suffix(".faults")
+
+
+def open_faults(report_file: str | None) -> TextIO | None:
+    """Let `faulthandler` write there from now on; None for a run that reports nothing."""
+    if report_file is None:
+        return None
+    faults = open(faults_of(Path(report_file)), "w", encoding="utf-8")  # noqa: SIM115 (open for as long as pytest runs)
+    faulthandler.enable(file=faults)
+    return faults
 
 
 class Journal:

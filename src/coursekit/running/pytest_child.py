@@ -7,6 +7,7 @@ a pipe of which the parent holds the other end: the system closes it, whatever w
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -33,8 +34,9 @@ def main() -> NoReturn:
         arguments = [*_few_plugins(arguments), *arguments]
     signal.signal(signal.SIGINT, signal.default_int_handler)
     code = int(pytest.main(arguments))
-    sys.stdout.flush()
-    sys.stderr.flush()
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
     os._exit(code)
 
 

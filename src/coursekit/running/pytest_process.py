@@ -48,13 +48,8 @@ def run_pytest(course: Course, arguments: list[str], quiet: bool) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="coursekit-", ignore_cleanup_errors=True) as name:
         folder = Path(name).resolve()
         report_file = folder / "report.json"
-        command = [
-            pytest_child.FEW_PLUGINS,
-            "--coursekit-report",
-            str(report_file),
-            "--coursekit-memory",
-            str(memory_limit.allowed()),
-        ]
+        command = [pytest_child.FEW_PLUGINS, "--coursekit-report", str(report_file)]
+        command += ["--coursekit-memory", str(memory_limit.allowed())]
         command += ["--basetemp", str(folder / "tests"), *arguments]
         if quiet:
             with open(folder / "errors.txt", "w+b") as errors:

@@ -48,7 +48,7 @@ class TimeLimits:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> None:
-        """Import torch where the tasks need it: that takes seconds, which the first test's limit doesn't allow for."""
+        """Import torch where the tasks need it: that takes seconds, for which the first limit has no room."""
         files = [self._reference / file for file in self._files]
         if not session.config.option.collectonly and any(map(_imports_torch, files)):
             with contextlib.suppress(ImportError):  # the first test that needs it says why it can't
