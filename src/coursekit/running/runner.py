@@ -103,10 +103,8 @@ def run_tests(
         report.interrupted |= outcome.code == INTERRUPTED
         options = _repeated(impl, backend, device)
         console = Console(highlight=False)
-        if quiet and not report.finished:
-            console.print()  # the line of marks was left open
         board = Board(course, manifest, lessons, report, options, console, borrowed, every_failure)
-        show(board)
+        show(board, in_a_line=quiet and not report.finished)
         if asked.week is not None and lessons != lessons_of(manifest, asked.week, asked.day):
             typer.echo(f"\nLeft out: {track_refusal(course, backend.package, manifest)}")
     raise typer.Exit(_exit_code(outcome.code, report))
