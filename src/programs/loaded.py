@@ -98,7 +98,9 @@ def load(
 
     with console.status(f"loading {source} in {dtype} on {device} …") as status:
         weights = load_weights(source, dtype=dtype, device=device, bits=bits, matmul=str(matmul))
-        loaded = LoadedModel(Transformer(weights.config, weights), load_tokenizer(source))
+        tokenizer = load_tokenizer(source)
+        tokenizer.check_fits(weights.config.vocab_size)
+        loaded = LoadedModel(Transformer(weights.config, weights), tokenizer)
         if bits is not None:
             status.update("compiling the kernels (kept for the next time) …")
             _warm_up(loaded.model)
