@@ -192,5 +192,5 @@ def _advice(stage: Stage, missing: Stub) -> str:
     some = f": {len(SHORT)} short prompts of {len(PROMPTS)}" if stage.short_prompts else ""
     return (
         f"This was {stage.title}{some}. The next stage needs "
-        f"{missing.message}. Test it with: pdm run test --week {missing.week} --day {missing.day}"
+        f"{missing.message}. Test it with: pdm run test {missing.week}.{missing.day}"
     )
