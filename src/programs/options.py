@@ -133,7 +133,9 @@ TemperatureOption = Annotated[
     float,
     typer.Option(min=0, callback=finite, help="0 always takes the best token; higher is more varied."),
 ]
-TopKOption = Annotated[int, typer.Option(min=0, max=MOST, help="Draw from the k best tokens only; 0 for all.")]
+TopKOption = Annotated[
+    int, typer.Option(min=0, max=MOST, help="Draw from the k best tokens only; 0 for all.")
+]
 TopPOption = Annotated[
     float,
     typer.Option(max=1, callback=above_zero, help="Draw from the fewest tokens that reach this probability."),
