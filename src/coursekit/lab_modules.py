@@ -27,10 +27,13 @@ class Loading:
     if TYPE_CHECKING:
         from tiny_llm.loading import (
             aligned_safetensors,
+            apart,
             cache,
             chat_template,
             convert,
             errors,
+            fields,
+            files,
             gguf_config,
             gguf_file,
             gguf_tokenizer,
@@ -39,8 +42,11 @@ class Loading:
             layout,
             locate,
             quantized,
+            rope_scaling,
             sources,
+            template_program,
             tokenizer_parts,
+            tokenizer_trial,
         )
 
 
