@@ -10,6 +10,7 @@ from rich.console import Console
 
 from coursekit.backends import Backend, Device
 from coursekit.errors import CourseError
+from coursekit.interrupts import INTERRUPTED
 from coursekit.learner.standing import borrowed_tasks
 from coursekit.learner.state import State
 from coursekit.manifest import Lesson, Manifest, load_manifest
@@ -19,7 +20,6 @@ from coursekit.running.import_path import Impl
 from coursekit.running.output import show
 from coursekit.running.pytest_process import (
     INTERNAL_ERROR,
-    INTERRUPTED,
     NOTHING_COLLECTED,
     TESTS_FAILED,
     USAGE_ERROR,
