@@ -37,7 +37,7 @@ NEITHER_TRUE_NOR_FALSE = (
 ALL_AXES_TURNED = "`.T` turns all axes round; `.mT` swaps the last two"
 
 OTHER_ARGUMENTS = "this call and the function that it calls don't agree on the arguments"
-ARGUMENTS = r"takes .*positional arguments? but|unexpected keyword argument"
+ARGUMENTS = r"takes .*positional arguments? but|(unexpected|invalid) keyword argument"
 
 # Exceptions that say little to a beginner: type, a pattern of the message, what it means.
 MEANINGS = (
