@@ -36,7 +36,10 @@ class FunctionRef:
 
 @dataclass(frozen=True)
 class Task:
-    """One task of a day: the functions it asks for, its points and its three hints."""
+    """One task of a day: the functions it asks for, its points and its three hints.
+
+    `shortcuts` are calls that would do the task's work, by their dotted names ("torch.softmax").
+    """
 
     week: int
     day: int
@@ -46,6 +49,7 @@ class Task:
     points: int
     implements: tuple[FunctionRef, ...]
     hints: tuple[str, str, str]
+    shortcuts: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -67,7 +71,10 @@ class Task:
 
 @dataclass(frozen=True)
 class Lesson:
-    """One day: its title, its goal, its chapter under `book/src`, its tasks in order."""
+    """One day: its title, its goal, its chapter under `book/src`, its tasks in order.
+
+    `needs` names the earlier days whose code its tests reach; None stands for all of them.
+    """
 
     week: int
     day: int
@@ -77,6 +84,7 @@ class Lesson:
     tasks: tuple[Task, ...]
     path: Path
     stage: str | None = None
+    needs: tuple[str, ...] | None = None
 
     @property
     def name(self) -> str:
@@ -85,6 +93,11 @@ class Lesson:
     @property
     def test_command(self) -> str:
         return f"pdm run test {self.name}"
+
+    @property
+    def read_command(self) -> str:
+        """The command that opens the chapter in the browser."""
+        return f"pdm run book --open {self.name}"
 
     @property
     def points(self) -> int:

@@ -168,7 +168,7 @@ class Board:
         for file in dict.fromkeys(ref.file for ref in refs):
             names = ", ".join(ref.qualname for ref in refs if ref.file == file)
             self._screen.block(f"open src/{package}/{file}: {names}", indent=2)
-        self._screen.block(f"read book/src/{lesson.chapter}", indent=2)
+        self._screen.block(f"read {lesson.read_command}  (book/src/{lesson.chapter})", indent=2)
         self._screen.commands((task.test_command, "to test it"), (f"hint {task.name}", "for a hint"))
 
     def _show_done(self) -> None:
@@ -177,6 +177,10 @@ class Board:
             self._screen.commands((partly[0].test_command, "for the rest of the day"))
             return
         names = name_days(self.lessons, self.manifest)
+        lent = [lesson for lesson in self.lessons if any(task.name in self.borrowed for task in lesson.tasks)]
+        if lent:
+            self._show_borrowed(lent)
+            return
         self._screen.print()
         self._screen.print(
             f"Done: {'Day' if len(self.lessons) == 1 else 'Days'} {names}.", style="bold green"
@@ -188,8 +192,21 @@ class Board:
             self._screen.print("There is no further day in the course yet.")
             return
         self._screen.block(f"Next is Day {after.name}, {after.title}: {after.goal}", indent=0)
-        self._screen.block(f"read book/src/{after.chapter}", indent=2)
+        self._screen.block(f"read {after.read_command}  (book/src/{after.chapter})", indent=2)
         self._screen.commands((after.test_command, "to see its tasks"))
+
+    def _show_borrowed(self, lent: list[Lesson]) -> None:
+        """Offer the stubs of borrowed code: it passes, and it isn't the learner's."""
+        names = name_days(tuple(lent), self.manifest)
+        days = "Day" if len(lent) == 1 else "Days"
+        self._screen.print()
+        self._screen.print(f"All tests pass; {days} {names} with borrowed code.", style="bold green")
+        first = lent[0].name
+        commands = [(f"reset {first} --borrowed", f"to write Day {first} yourself: puts its stubs back")]
+        after = self._lesson_after()
+        if after is not None:
+            commands.append((after.test_command, "to go on to the next day"))
+        self._screen.commands(*commands)
 
     def _is_whole(self, lesson: Lesson) -> bool:
         tasks = self.report.tasks

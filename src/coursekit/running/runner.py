@@ -11,7 +11,7 @@ from rich.console import Console
 from coursekit.backends import Backend, Device
 from coursekit.errors import CourseError
 from coursekit.learner.standing import borrowed_tasks
-from coursekit.learner.state import State
+from coursekit.learner.state import State, note
 from coursekit.manifest import Lesson, Manifest, load_manifest
 from coursekit.paths import Course
 from coursekit.running.board import Board, earned
@@ -91,8 +91,11 @@ def run_tests(
         raise refusal(outcome) if quiet else typer.Exit(outcome.code if outcome.code == INTERRUPTED else 2)
     borrowed: frozenset[str] = frozenset()
     if impl is Impl.LEARNER:
-        record(course, manifest, report, backend.package)
-        borrowed = borrowed_tasks(course, manifest, backend.package)
+        try:
+            borrowed = borrowed_tasks(course, manifest, backend.package)
+            record(course, manifest, report, backend.package)
+        except CourseError as error:
+            note(f"{error}; these results are not recorded")
     if report.results or report.errors:
         report.interrupted |= outcome.code == INTERRUPTED
         options = _repeated(impl, backend, device)
@@ -129,10 +132,9 @@ def record(course: Course, manifest: Manifest, report: Report, package: str) -> 
     whole = [task for task in report.tasks.values() if task.complete]
     if not whole:
         return
-    state = State.load(course)
-    for result in whole:
-        state.record(package, result.name, result.state, earned(manifest.task(result.name), result))
-    state.save()
+    with State.changing(course) as state:
+        for result in whole:
+            state.record(package, result.name, result.state, earned(manifest.task(result.name), result))
 
 
 def _test_file(course: Course, lesson: Lesson) -> str:
