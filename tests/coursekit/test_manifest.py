@@ -186,12 +186,12 @@ def test_functions_in_folders_can_be_named():
         (
             "points = 5",
             "point = 5\npoints = 5",
-            f"{DAY_1}:15: unknown key 'point'; known here: hints, id, implements, points, shortcuts, title",
+            f"{DAY_1}:15: unknown key 'point'; known here: hints, id, implements, points, seconds, shortcuts, title",
         ),
         (
             'goal = "',
             'goals = ["x"]\ngoal = "',
-            f"{DAY_1}:2: unknown key 'goals'; known here: chapter, goal, needs, stage, task, title",
+            f"{DAY_1}:2: unknown key 'goals'; known here: chapter, goal, needs, seconds, stage, task, title",
         ),
         (
             'implements = ["shapes.py::perimeter"]',

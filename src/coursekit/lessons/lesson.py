@@ -8,6 +8,9 @@ from pathlib import Path
 
 from coursekit.errors import CourseError
 
+TEST_SECONDS = 10
+"""How long a test may take where its lesson says nothing else."""
+
 
 @dataclass(frozen=True, order=True)
 class FunctionRef:
@@ -49,6 +52,8 @@ class Task:
     points: int
     implements: tuple[FunctionRef, ...]
     hints: tuple[str, str, str]
+    seconds: int = TEST_SECONDS
+    """How long each of its tests may take."""
     shortcuts: tuple[str, ...] = ()
 
     @property

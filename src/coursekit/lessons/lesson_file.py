@@ -10,19 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from coursekit.errors import CourseError
-from coursekit.lessons.lesson import FunctionRef, Lesson, Task
+from coursekit.lessons.lesson import TEST_SECONDS, FunctionRef, Lesson, Task
 from coursekit.lessons.outline import read_source
+from coursekit.lessons.toml_lines import TomlLines
 from coursekit.paths import Course
 
 HINTS = 3
-LESSON_KEYS = {"title", "goal", "chapter", "stage", "needs", "task"}
-TASK_KEYS = {"id", "title", "points", "implements", "hints", "shortcuts"}
+LESSON_KEYS = {"title", "goal", "chapter", "stage", "needs", "seconds", "task"}
+TASK_KEYS = {"id", "title", "points", "implements", "hints", "seconds", "shortcuts"}
 DAY = re.compile(r"(\d+)\.(\d+)")
 DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
-
-# Strings and comments of a TOML file; triple quotes first, so that they are not read as an empty string.
-_STRING = r"\"\"\"(?:\\.|[^\\])*?\"\"\"|'''.*?'''|\"(?:\\.|[^\"\\\n])*\"|'[^'\n]*'"
-_STRING_OR_COMMENT = re.compile(rf"{_STRING}|#[^\n]*", re.DOTALL)
 
 
 @dataclass(frozen=True, order=True)
@@ -91,7 +88,8 @@ class LessonFile:
                 f"chapter is {chapter!r}: give a path under book/src, such as week_1/day_3.md",
             )
         needs = self._needs(table) if "needs" in table else None
-        tasks = [self._task(entry, index) for index, entry in enumerate(self._task_tables(table))]
+        seconds = self._whole_number(table, "seconds", None, TEST_SECONDS)
+        tasks = [self._task(entry, index, seconds) for index, entry in enumerate(self._task_tables(table))]
         if self.problems:
             return None
         done = tuple(task for task in tasks if task)
@@ -120,7 +118,7 @@ class LessonFile:
             return []
         return entries
 
-    def _task(self, table: dict[str, Any], index: int) -> Task | None:
+    def _task(self, table: dict[str, Any], index: int, seconds: int) -> Task | None:
         before = len(self.problems)
         self._refuse_unknown_keys(table, TASK_KEYS, index)
         task_id, title = self._text(table, "id", index), self._text(table, "title", index)
@@ -129,21 +127,26 @@ class LessonFile:
                 self._lines.of("id", index),
                 f"id is {task_id!r}: tasks are numbered in order, so task_{index + 1}",
             )
-        points = self._points(table, index)
+        points = self._whole_number(table, "points", index)
+        seconds = self._whole_number(table, "seconds", index, seconds)
         implements = self._implements(table, index)
         hints = self._hints(table, index)
         shortcuts = self._shortcuts(table, index) if "shortcuts" in table else ()
         if len(self.problems) > before:
             return None
-        return Task(self.week, self.day, index + 1, task_id, title, points, implements, hints, shortcuts)
+        return Task(
+            self.week, self.day, index + 1, task_id, title, points, implements, hints, seconds, shortcuts
+        )
 
-    def _points(self, table: dict[str, Any], index: int) -> int:
-        points = table.get("points")
-        if type(points) is int and points > 0:
-            return points
+    def _whole_number(
+        self, table: dict[str, Any], key: str, index: int | None, usual: int | None = None
+    ) -> int:
+        number = table.get(key, usual)
+        if type(number) is int and number > 0:
+            return number
         self._note(
-            self._lines.of("points", index),
-            "points is missing" if points is None else f"points is {points!r}: give a whole number above 0",
+            self._lines.of(key, index),
+            f"{key} is missing" if number is None else f"{key} is {number!r}: give a whole number above 0",
         )
         return 0
 
@@ -209,35 +212,3 @@ class LessonFile:
 
     def _note(self, line: int, message: str) -> None:
         self.problems.append(Problem(self.name, line, message))
-
-
-class TomlLines:
-    """Where the keys of a lesson file stand; the TOML parser itself doesn't say."""
-
-    def __init__(self, text: str) -> None:
-        # Strings and comments are blanked out, so that what they hold is not taken for a key or a header.
-        self._bare = _STRING_OR_COMMENT.sub(_blank, text)
-        self._strings = [m.start() for m in _STRING_OR_COMMENT.finditer(text) if not m[0].startswith("#")]
-        self._tasks = [m.start() for m in re.finditer(r"^[ \t]*\[\[\s*task\s*\]\]", self._bare, re.MULTILINE)]
-
-    def of(self, key: str, task: int | None = None, item: int | None = None) -> int:
-        """The line of a key, or of one string of its list; of the task, or 1, where the key is not there."""
-        start, end = self._section(task)
-        match = re.compile(rf"^[ \t]*{re.escape(key)}[ \t]*=", re.MULTILINE).search(self._bare, start, end)
-        if match is None:
-            return self._line(start)
-        if item is None:
-            return self._line(match.end())
-        return self._line([at for at in self._strings if at >= match.end()][item])
-
-    def _section(self, task: int | None) -> tuple[int, int]:
-        bounds = [0, *self._tasks, len(self._bare)]
-        place = 0 if task is None else task + 1
-        return (bounds[place], bounds[place + 1]) if place + 1 < len(bounds) else (0, len(self._bare))
-
-    def _line(self, position: int) -> int:
-        return self._bare.count("\n", 0, position) + 1
-
-
-def _blank(match: re.Match[str]) -> str:
-    return re.sub(r"[^\n]", " ", match[0])

@@ -16,7 +16,9 @@ from coursekit.manifest import Lesson, Manifest, load_manifest
 from coursekit.paths import Course
 from coursekit.running.board import Board, earned
 from coursekit.running.import_path import Impl
+from coursekit.running.output import show
 from coursekit.running.pytest_process import (
+    INTERNAL_ERROR,
     INTERRUPTED,
     NOTHING_COLLECTED,
     TESTS_FAILED,
@@ -27,6 +29,7 @@ from coursekit.running.pytest_process import (
 )
 from coursekit.running.results import Report
 from coursekit.running.selection import lessons_of, nothing_matches, read_arguments, select
+from coursekit.task_state import TaskState
 from coursekit.tracks import track_refusal
 
 # Arguments of pytest that ask for its own output: with any of them it is not silenced.
@@ -87,8 +90,11 @@ def run_tests(
     report = outcome.report
     if outcome.code == NOTHING_COLLECTED:
         raise CourseError(nothing_matches(asked.arguments, lessons))
-    if outcome.code == USAGE_ERROR or report is None:
-        raise refusal(outcome) if quiet else typer.Exit(outcome.code if outcome.code == INTERRUPTED else 2)
+    if outcome.code == INTERRUPTED and report is None:
+        typer.echo("interrupted", err=True)
+        raise typer.Exit(INTERRUPTED)
+    if outcome.code in (USAGE_ERROR, INTERNAL_ERROR) or report is None:
+        raise refusal(outcome) if quiet else typer.Exit(2)
     borrowed: frozenset[str] = frozenset()
     if impl is Impl.LEARNER:
         try:
@@ -100,7 +106,10 @@ def run_tests(
         report.interrupted |= outcome.code == INTERRUPTED
         options = _repeated(impl, backend, device)
         console = Console(highlight=False)
-        Board(course, manifest, lessons, report, options, console, borrowed, every_failure).show()
+        if quiet and not report.finished:
+            console.print()  # the line of marks was left open
+        board = Board(course, manifest, lessons, report, options, console, borrowed, every_failure)
+        show(board)
         if asked.week is not None and lessons != lessons_of(manifest, asked.week, asked.day):
             typer.echo(f"\nLeft out: {track_refusal(course, backend.package, manifest)}")
     raise typer.Exit(_exit_code(outcome.code, report))
@@ -128,8 +137,9 @@ def run_suite(
 
 
 def record(course: Course, manifest: Manifest, report: Report, package: str) -> None:
-    """Keep the results of the tasks all of whose tests ran."""
-    whole = [task for task in report.tasks.values() if task.complete]
+    """Keep the results of the tasks all of whose tests ran, and of those that fail whatever the others say."""
+    failing = (TaskState.CRASHED, TaskState.WRONG)
+    whole = [task for task in report.tasks.values() if task.complete or task.state in failing]
     if not whole:
         return
     with State.changing(course) as state:
@@ -158,6 +168,7 @@ def _repeated(impl: Impl, backend: Backend, device: Device) -> str:
 
 
 def _exit_code(code: int, report: Report) -> int:
+    """0 only where the run ended as it should and found nothing that is wrong or missing."""
     if code == INTERRUPTED or report.interrupted:
         return INTERRUPTED
-    return 0 if code == 0 else TESTS_FAILED
+    return 0 if code == 0 and report.passed else TESTS_FAILED
