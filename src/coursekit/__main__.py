@@ -7,6 +7,9 @@ COMMANDS = {
         "coursekit.running.runner:run_tests",
         "test your code: the day that you name, or every day begun",
     ),
+    "watch": Command(
+        "coursekit.running.watch:watch_tests", "test your code after every save, and show what changed"
+    ),
     "test-solution": Command(
         "coursekit.running.runner:run_suite", "run the whole test suite on the reference"
     ),

@@ -14,7 +14,7 @@ from coursekit.backends import Backend
 from coursekit.errors import CourseError
 from coursekit.manifest import load_manifest
 from coursekit.running.import_path import Impl
-from coursekit.running.runner import select
+from coursekit.running.selection import select
 
 
 @pytest.fixture
