@@ -95,6 +95,10 @@ def test_too_few_numbers_name_no_cause():
     assert find_cause(np.array([2.0, 2.0]), np.array([1.0, 1.0])) is None
 
 
+def test_an_array_that_should_be_empty_names_no_cause():
+    assert find_cause(X[:, :, :1], X[:, :, :0], axes=FOUR, inputs={"x": X[:, :, :1]}) is None
+
+
 def test_a_missing_scale_is_found_among_the_suspects_in_float32():
     query, key, value = RNG.normal(size=(3, B, H, L, D))
     suspects = {

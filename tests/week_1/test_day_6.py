@@ -181,7 +181,7 @@ def test_task_2_an_error_of_the_sampler_reaches_the_caller(lab, error):
     check_raises(
         error,
         lambda: list(generate(lab, model, PROMPT, 3, (), sample)),
-        name=f"a sampler that raises {error.__name__}",
+        name=f"a sampler's {error.__name__} (it must reach the caller)",
         match="the sampler was interrupted",
     )
 

@@ -450,19 +450,6 @@ def test_task_4_temperature_0_compares_the_scores_as_they_are(lab):
     check(sampler(lab)(scores), 1, name="the token at temperature 0, from 1, 1 + 1e-12, 0.5")
 
 
-@pytest.mark.parametrize("params", [{"temperature": 1e-6}, {"temperature": 1.0, "top_k": 1}], ids=str)
-def test_task_4_a_choice_that_is_certain_takes_a_random_number_too(lab, params):
-    choose, numbers = sampler(lab, seed=8, **params), random.Random(8)
-    draws(choose, lab.array([1.0, 4.0, 2.0]), 3)
-    for _ in range(3):
-        numbers.random()
-    check_equal(
-        choose.random.random(),
-        numbers.random(),
-        name=f"the sampler's fourth random number, after 3 tokens with {params}",
-    )
-
-
 def test_task_4_the_callers_logits_and_ids_are_left_as_they_are(lab):
     ids = [5, 2, 5]
 
@@ -505,7 +492,8 @@ def test_task_4_the_penalty_comes_before_the_temperature(lab):
     """Once the highest score is subtracted, no score is positive, and a penalty would have the opposite effect."""
     choose = sampler(lab, temperature=0.05, repetition_penalty=1.5, seed=1)
     drawn = set(draws(lambda logits, _: choose(logits, [0]), lab.array([6.0, 5.0, 1.0]), 60))
-    check_equal(drawn, {1}, name="the tokens that come up")
+    hint = " (is the penalty applied, and before the temperature?)" if drawn == {0} else ""
+    check_equal(drawn, {1}, name=f"the tokens that come up{hint}")
 
 
 @pytest.mark.parametrize(
@@ -535,6 +523,19 @@ def test_task_4_the_steps_are_taken_in_order_with_one_number_per_token(lab, para
         name=f"40 tokens drawn with {params}",
         framework="numpy",
         suspects=order_suspects(logits, numbers, params, expected),
+    )
+
+
+@pytest.mark.parametrize("params", [{"temperature": 1e-6}, {"temperature": 1.0, "top_k": 1}], ids=str)
+def test_task_4_a_choice_that_is_certain_takes_a_random_number_too(lab, params):
+    choose, numbers = sampler(lab, seed=8, **params), random.Random(8)
+    draws(choose, lab.array([1.0, 4.0, 2.0]), 3)
+    for _ in range(3):
+        numbers.random()
+    check_equal(
+        choose.random.random(),
+        numbers.random(),
+        name=f"the sampler's fourth random number, after 3 tokens with {params}",
     )
 
 

@@ -57,6 +57,8 @@ def find_cause(
     """
     if actual.size > LARGEST or expected.size > LARGEST or actual.dtype.kind not in "fiub":
         return None
+    if not expected.size:  # whatever is found, no number of it is wrong: every cause would seem to fit
+        return None
     # float64 holds every float32 and every small integer exactly, and has no unsigned wrap-around.
     case = Case(
         actual.astype(np.float64),
