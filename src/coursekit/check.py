@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from coursekit import arrays
+from coursekit.checking.causes import find_plain_suspect
 from coursekit.checking.comparison import (
+    TOLERANCES,
     CheckFailed,
     Comparison,
     Suspects,
@@ -17,16 +19,13 @@ from coursekit.checking.comparison import (
     kind_of,
     wanted_array,
 )
-from coursekit.checking.plain import fail_dictionary, fail_sequence, fail_text, outline, same_type, show
+from coursekit.checking.plain import fail_plain, outline, same_type, show
 from coursekit.running.stubs import reached_stub
 
 WROTE_IN_PLACE = (
     "your function wrote into the array that it was given (`+=`, `x[i] = …`, a method ending in `_`): "
     "make a new one"
 )
-
-# What float arithmetic in another order may change. bfloat16 keeps 8 bits of a number, float16 keeps 11.
-TOLERANCES = {"float32": (1e-5, 1e-6), "bfloat16": (1.6e-2, 1e-2), "float16": (2e-3, 1e-3)}
 
 
 def check(
@@ -67,7 +66,7 @@ def check(
     __tracebackhide__ = True
     whole = name if isinstance(name, str) else f"({', '.join(name)})"
     if isinstance(expected, (bool, int, float, str, np.generic)):
-        _check_plain(actual, expected, whole, rtol, atol)
+        _check_plain(actual, expected, whole, rtol, atol, suspects)
         return
     if actual is None:
         wanted = kind_of(expected) if isinstance(expected, tuple) else wanted_array(framework)
@@ -124,8 +123,13 @@ def check_shape(
     return Comparison(name, axes).check_shape(actual, shape, framework)
 
 
-def check_equal(actual: Any, expected: Any, *, name: str = "the result") -> None:
+def check_equal(
+    actual: Any, expected: Any, *, name: str = "the result", suspects: Suspects | None = None
+) -> None:
     """Compare plain values (ids, strings, lists, dictionaries) for equality.
+
+    Args:
+        suspects: mistake -> the value that it would give; named as the likely cause when it is what was found.
 
     Raises:
         CheckFailed: they differ; the message says at which item.
@@ -137,13 +141,7 @@ def check_equal(actual: Any, expected: Any, *, name: str = "the result") -> None
         raise CheckFailed(f"{name}: {kind_of(expected)} expected, {kind_of(actual)} found: {show(actual)}")
     if actual == expected:
         return
-    if isinstance(expected, (list, tuple)):
-        fail_sequence(actual, expected, name)
-    if isinstance(expected, str):
-        fail_text(actual, expected, name)
-    if isinstance(expected, dict):
-        fail_dictionary(actual, expected, name)
-    raise CheckFailed(f"{name}: {show(expected)} expected, {show(actual)} found")
+    fail_plain(actual, expected, name, find_plain_suspect(actual, expected, suspects or {}))
 
 
 def check_untouched(
@@ -237,11 +235,18 @@ def _check_tuple(actual: Any, expected: tuple[Any, ...], name: str) -> None:
         raise CheckFailed(f"{name}: a tuple of {len(expected)} expected, one of {len(actual)} found")
 
 
-def _check_plain(actual: Any, expected: Any, name: str, rtol: float | None, atol: float | None) -> None:
+def _check_plain(
+    actual: Any,
+    expected: Any,
+    name: str,
+    rtol: float | None,
+    atol: float | None,
+    suspects: Suspects | None,
+) -> None:
     __tracebackhide__ = True
     wanted = expected.item() if isinstance(expected, np.generic) else expected
     if not isinstance(wanted, float) or not isinstance(actual, (int, float)) or isinstance(actual, bool):
-        check_equal(actual, wanted, name=name)
+        check_equal(actual, wanted, name=name, suspects=suspects)
         return
     default = TOLERANCES["float32"]
     r, a = default[0] if rtol is None else rtol, default[1] if atol is None else atol

@@ -110,6 +110,11 @@ def test_a_missing_scale_is_found_among_the_suspects_in_float32():
     assert cause == "the scores are not divided by √D"
 
 
+def test_suspects_that_can_not_be_told_apart_are_all_named():
+    suspects = {"twice": X * 2, "the square": X**2, "added to itself": X + X}
+    assert find_cause(2 * X, X, suspects=suspects) == "twice; or added to itself"
+
+
 def test_a_suspect_is_found_where_the_test_compares_exactly():
     cause = find_cause(
         np.multiply(X.astype(np.float32), np.float32(np.sqrt(D))),

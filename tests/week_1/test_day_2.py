@@ -60,6 +60,14 @@ def overwritten(x, angles, pairing):
     return out
 
 
+def put_together(x, pairing):
+    """`x`, whose pairs stand as in the other pairing, with the pairs put where this one has them."""
+    D = x.shape[-1]
+    if pairing == HALF_SPLIT:
+        return np.concatenate([x[..., 0::2], x[..., 1::2]], axis=-1)
+    return np.stack([x[..., : D // 2], x[..., D // 2 :]], axis=-1).reshape(x.shape)
+
+
 def exchanged(x, pairing):
     """`x` with the two numbers of each pair in each other's place."""
     out = np.zeros(x.shape)
@@ -70,16 +78,16 @@ def exchanged(x, pairing):
 
 def rotation_suspects(x, angles, pairing):
     """The results of the usual mistakes."""
-    D = x.shape[-1]
     other = INTERLEAVED if pairing == HALF_SPLIT else HALF_SPLIT
-    right = turned(x, angles, pairing)
-    half_by_half = np.concatenate([right[..., 0::2], right[..., 1::2]], axis=-1)
-    side_by_side = np.stack([right[..., : D // 2], right[..., D // 2 :]], axis=-1).reshape(x.shape)
+    right, crossed = turned(x, angles, pairing), turned(x, angles, other)
     return {
-        f"the pairs are those of the {other} pairing": lambda: turned(x, angles, other),
+        f"the pairs are those of the {other} pairing": crossed,
+        f"the pairs are those of the {other} pairing (put back in the order of this one)": (
+            put_together(crossed, pairing)
+        ),
         "the pairs turn the other way: mind the signs": lambda: turned(x, -angles, pairing),
         "the pairs are right, but the result is put together in the order of the other pairing": (
-            half_by_half if pairing == INTERLEAVED else side_by_side
+            put_together(right, other)
         ),
         "the second number of a pair is computed from the first one already turned: keep the old one": (
             lambda: overwritten(x, angles, pairing)
