@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from coursekit import arrays
-from coursekit.checking.causes import find_plain_suspect
+from coursekit.checking.causes import EITHER, find_plain_suspect
 from coursekit.checking.comparison import (
     TOLERANCES,
     CheckFailed,
@@ -17,6 +17,7 @@ from coursekit.checking.comparison import (
     Suspects,
     apart,
     kind_of,
+    part_of_each,
     wanted_array,
 )
 from coursekit.checking.plain import fail_plain, outline, same_type, show
@@ -84,7 +85,7 @@ def check(
                 atol=atol,
                 dtype=dtype,
                 framework=framework,
-                suspects=_part_of_each(suspects or {}, position),
+                suspects=part_of_each(suspects or {}, position),
                 inputs=inputs,
                 nan=nan,
             )
@@ -218,15 +219,6 @@ def check_allowed(call: Callable[[], Any], *, name: str, why: str) -> Any:
         raise CheckFailed(f"{name}: is valid, but was refused: {error}\n  {why}") from error
 
 
-def _part_of_each(suspects: Suspects, position: int) -> Suspects:
-    """The suspects of one part of a tuple."""
-
-    def part(given: Any) -> Any:
-        return (lambda: given()[position]) if callable(given) else given[position]
-
-    return {mistake: part(given) for mistake, given in suspects.items()}
-
-
 def _check_tuple(actual: Any, expected: tuple[Any, ...], name: str) -> None:
     __tracebackhide__ = True
     if not isinstance(actual, (tuple, list)):
@@ -251,4 +243,6 @@ def _check_plain(
     default = TOLERANCES["float32"]
     r, a = default[0] if rtol is None else rtol, default[1] if atol is None else atol
     if not np.isclose(actual, wanted, r, a, equal_nan=True):
-        raise CheckFailed("{}: {} expected, {} found".format(name, *apart(wanted, actual)))
+        known = [mistake for mistake, given in (suspects or {}).items() if np.isclose(actual, given, r, a)]
+        cause = f"\n  likely cause: {EITHER.join(known)}" if known else ""
+        raise CheckFailed("{}: {} expected, {} found{}".format(name, *apart(wanted, actual), cause))

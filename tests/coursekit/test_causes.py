@@ -71,6 +71,7 @@ FOUR = "B H L D"
         (causal(L, S, S - L - 1), MASK, "L S", "hides the diagonal too"),
         (causal(L, S, S - L + 1), MASK, "L S", "lets each token see the one after it"),
         (np.where(MASK == 0, -np.inf, 0.0), MASK, "L S", "the mask is inverted"),
+        (np.where(np.tri(L, S, S - L - 1), -np.inf, 0.0), MASK, "L S", "the wrong triangle"),
         (np.zeros((L, S)), MASK, "L S", "nothing is masked"),
         (np.where(MASK == 0, 0.0, -1e9), MASK, "L S", "a large negative number"),
         (MASK == 0, MASK, "L S", "0 and −inf are expected"),

@@ -292,3 +292,5 @@ def test_plain_values_have_suspects_too():
             check_equal(actual, expected, name="x", suspects={"it stopped": 0, "it went on": actual})
     with pytest.raises(CheckFailed, match=r"likely cause: it went on$"):
         check(2, 1, suspects={"it went on": 2})
+    with pytest.raises(CheckFailed, match=r"0\.25 found\n  likely cause: halved$"):
+        check(0.25, 0.5, suspects={"halved": 0.25 + 1e-9, "doubled": 1.0})

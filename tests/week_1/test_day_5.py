@@ -202,12 +202,12 @@ def projection_suspects(tensors: dict[str, np.ndarray], x: np.ndarray, part: int
     flat = np.concatenate(raw, axis=2)
     key_first = flat[:, :, HKV : HKV + H], flat[:, :, :HKV], flat[:, :, H + HKV :]
     other = oracle.rms_norm_rows(raw[part], weights["query" if part == 1 else "key"])
-    return {
+    wrong = {
         "the norms of Qwen3 are left out": raw[part],
         "the projection is cut in the order key, query, value: queries come first": key_first[part],
-        "keys and values are exchanged": raw[(0, 2, 1)[part]],
-        "the values have no norm" if part == 2 else "the norm of the other part is used": other,
+        "the values were normalized" if part == 2 else "the norm of the other part is used": other,
     }
+    return {**wrong, "keys and values are exchanged": raw[3 - part]} if part else wrong
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -292,7 +292,12 @@ def test_task_2_the_cache_gets_rotated_queries_and_keys_and_plain_values(lab):
             axes="B Heads L D",
             suspects={mistake: other},
         )
-    check(call.scale, D**-0.5, name="the scale given to the cache")
+    check(
+        call.scale,
+        D**-0.5,
+        name="the scale given to the cache",
+        suspects={"it is 1/√E, for the whole vector: a head has D numbers": E**-0.5},
+    )
 
 
 def test_task_2_the_output_is_made_of_what_the_cache_returns(lab):
@@ -536,7 +541,12 @@ def test_task_4_each_layer_has_its_own_cache(lab):
     caches = [RecordingCache(lab) for _ in range(LAYERS)]
     tokens = token_ids()
     model.hidden(lab.array(tokens), slice(0, L), caches)
-    check_equal([len(cache.calls) for cache in caches], [1] * LAYERS, name="calls of each layer's cache")
+    check_equal(
+        [len(cache.calls) for cache in caches],
+        [1] * LAYERS,
+        name="calls of each layer's cache",
+        suspects={"all layers share the first cache: each has its own": [LAYERS] + [0] * (LAYERS - 1)},
+    )
     # The caches answer with zeros, so attention adds nothing to the stream and only the MLPs do.
     x = tensors["embedding.weight"][tokens]
     for i, cache in enumerate(caches):

@@ -119,7 +119,12 @@ def test_task_2_each_token_follows_from_all_the_tokens_before_it(lab):
 def test_task_2_max_tokens_is_kept(lab, max_tokens):
     model = ScriptedModel(lab, len(PROMPT), SCRIPT)
     tokens = list(generate(lab, model, PROMPT, max_tokens))
-    check_equal(tokens, SCRIPT[:max_tokens], name="the tokens generated")
+    check_equal(
+        tokens,
+        SCRIPT[:max_tokens],
+        name="the tokens generated",
+        suspects={"token 0 was taken for the end, or for no token": SCRIPT[:4]},
+    )
     check_equal(len(model.sequences), max_tokens, name="how often the model ran")
 
 
@@ -317,12 +322,13 @@ def test_task_3_an_emoji_waits_for_its_fourth_byte(lab):
     tokenizer = ByteTokenizer(PIECES)
     decoder = lab.generate.StreamDecoder(tokenizer)
     ids = tokenizer.ids(b"a", b"\xf0", b"\x9f", b"\x99", b"\x82", b" b")
+    shown = [decoder.push(i) for i in ids]
     check_equal(
-        [decoder.push(i) for i in ids],
+        shown,
         ["a", "", "", "", "🙂", " b"],
         name="the text of each push",
         suspects={
-            "U+FFFD is shown while a character is unfinished": ["a", *UNFINISHED * 3, "🙂", " b"],
+            "U+FFFD is shown while a character is unfinished": shown if UNFINISHED in "".join(shown) else [],
             "each id is decoded alone": ["a", "", "", "", "", " b"],
         },
     )
@@ -386,7 +392,7 @@ def test_task_3_a_space_between_two_words_is_not_lost(lab):
         "one two two  one",
         name="the text of all the pushes",
         suspects={
-            "new ids are decoded without the piece before them, which loses spaces": "onetwotwoone",
+            "new ids are decoded without the piece before them, which loses spaces": "onetwotwo one",
             "after an id without text the piece before it is forgotten": "one twotwo  one",
         },
     )

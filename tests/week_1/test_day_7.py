@@ -412,6 +412,7 @@ def order_suspects(logits, numbers, params, expected):
     return {
         **{f"{step} is left out": tokens([s for s in order if s != step]) for step in order},
         **{f"{new[i]} comes before {order[i]}": tokens(new) for i, new in enumerate(swaps)},
+        "the temperature comes last": tokens([*(s for s in order if s != "temperature"), "temperature"]),
         "two random numbers are taken per token": tokens(numbers=numbers[1::2]),
         "the generator starts anew for every token": tokens(numbers=numbers[:1] * len(logits)),
     }

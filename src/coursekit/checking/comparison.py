@@ -216,6 +216,15 @@ def differing(wrong: int, all_of_them: int, thing: str) -> str:
     return f"{wrong} of {all_of_them} {thing}s {'differs' if wrong == 1 else 'differ'}"
 
 
+def part_of_each(suspects: Suspects, position: int) -> Suspects:
+    """The suspects of one part of a tuple."""
+
+    def part(given: Any) -> Any:
+        return (lambda: given()[position]) if callable(given) else given[position]
+
+    return {mistake: part(given) for mistake, given in suspects.items()}
+
+
 def apart(expected: Any, actual: Any) -> tuple[str, str]:
     """Two numbers as texts, with as many digits as it takes to tell them apart."""
     if {np.asarray(value).dtype.kind for value in (expected, actual)} != {"f"}:
