@@ -14,15 +14,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import tokenizers
 
-from tiny_llm.loading.chat_template import render
-from tiny_llm.loading.errors import WeightsError
+from tiny_llm.loading.chat_template import ChatTemplate
+from tiny_llm.loading.errors import WeightsError, is_panic
 from tiny_llm.loading.gguf_tokenizer import gguf_tokenizer
 from tiny_llm.loading.hf_tokenizer import hf_tokenizer
 from tiny_llm.loading.locate import DEFAULT_MODEL, locate
@@ -35,6 +37,11 @@ Message = Mapping[str, Any]
 
 _END_TOKENS = ("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|endoftext|>")
 """Control tokens that end a turn or a text in the supported families, also where a file declares only one of them."""
+_PRIVATE = (
+    range(0xE000, 0xF900),
+    range(0xF0000, 0xFFFFE),
+    range(0x100000, 0x10FFFE),
+)  # Unicode's private use areas
 
 
 class Tokenizer:
@@ -43,7 +50,7 @@ class Tokenizer:
     def __init__(self, parts: TokenizerParts) -> None:
         """Use `load_tokenizer` to make one."""
         self._backend = parts.backend
-        self._template = parts.template
+        self._template = None if parts.template is None else ChatTemplate(parts.template)
         self._variables = parts.template_variables
         self._control = {
             token.content: i for i, token in parts.backend.get_added_tokens_decoder().items() if token.special
@@ -67,12 +74,27 @@ class Tokenizer:
             control_tokens: whether `<|im_end|>` and the like stand for the control tokens of that name. Pass False
                 for text that you don't trust: they are then letters like any other.
         """
-        backend = self._backend if control_tokens else self._literal_backend
-        return backend.encode(text).ids
+        with _no_panic():
+            backend = self._backend if control_tokens else self._literal_backend
+            return backend.encode(text).ids
 
     def decode(self, ids: Iterable[int], skip_control_tokens: bool = True) -> str:
         """The text of some ids. Bytes that aren't whole characters yet come out as U+FFFD."""
         return self._backend.decode(list(ids), skip_special_tokens=skip_control_tokens)
+
+    def check_fits(self, vocab_size: int) -> None:
+        """Check that every token has a row in the embedding of the model.
+
+        Raises:
+            WeightsError: one has none, so a text that contains it would fail when the model runs.
+        """
+        ids = [*self._backend.get_vocab(with_added_tokens=True).values(), *self.end_ids]
+        highest = max(ids if self.bos_id is None else [*ids, self.bos_id], default=0)
+        if highest >= vocab_size:
+            raise WeightsError(
+                f"the tokenizer has a token with the id {highest}, but the model's embedding ends at "
+                f"{vocab_size - 1}: its files don't belong together; download it again"
+            )
 
     def chat(self, messages: Sequence[Message], **variables: Any) -> str:
         """The conversation as the model's template writes it, up to where the answer begins.
@@ -86,7 +108,7 @@ class Tokenizer:
         """
         if self._template is None:
             raise WeightsError("this model has no chat template: give it a raw prompt (--raw)")
-        return render(self._template, messages, {**self._variables, **variables})
+        return self._template.render(messages, {**self._variables, **variables})
 
     def encode_chat(self, messages: Sequence[Message], **variables: Any) -> list[int]:
         """The ids of the conversation, up to where the answer begins. See `chat`.
@@ -95,8 +117,13 @@ class Tokenizer:
         """
         mark = _unused_character(messages)
         text = self.chat([_break_up(m, self._control_pattern, mark) for m in messages], **variables)
-        if mark not in text:
-            return self._backend.encode(text, add_special_tokens=False).ids
+        with _no_panic():
+            if mark not in text:
+                return self._backend.encode(text, add_special_tokens=False).ids
+            return self._encode_marked(text, mark)
+
+    def _encode_marked(self, text: str, mark: str) -> list[int]:
+        """The ids of a text in which the letters of control tokens that aren't meant are marked."""
         ids: list[int] = []
         for piece in self._control_pattern.split(text):
             if piece in self._control:
@@ -130,9 +157,29 @@ def load_tokenizer(source: str | Path = DEFAULT_MODEL) -> Tokenizer:
 
 
 def _unused_character(messages: Sequence[Message]) -> str:
-    """A character that none of the messages contains, from Unicode's private use area."""
-    text = json.dumps(list(messages), ensure_ascii=False, default=str)
-    return next(character for character in map(chr, range(0xE000, 0xF900)) if character not in text)
+    """A character that none of the messages contains, from Unicode's private use areas.
+
+    Raises:
+        WeightsError: they contain all of these.
+    """
+    used = set(json.dumps(list(messages), ensure_ascii=False, default=str))
+    for character in map(chr, chain(*_PRIVATE)):
+        if character not in used:
+            return character
+    raise WeightsError("the messages contain every private character of Unicode: leave one out")
+
+
+@contextmanager
+def _no_panic() -> Iterator[None]:
+    """A pattern of the tokenizer's can give up on a text, which the library answers with a panic: no Exception."""
+    try:
+        yield
+    except BaseException as error:
+        if not is_panic(error):
+            raise
+        raise WeightsError(
+            f"the model's tokenizer gives up on this text ({error}): choose another"
+        ) from error
 
 
 def _break_up(value: Any, control: re.Pattern[str], mark: str) -> Any:

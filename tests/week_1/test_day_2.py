@@ -210,6 +210,32 @@ def test_task_1_far_positions_are_as_exact_as_near_ones(lab, base):
         )
 
 
+@pytest.mark.parametrize("as_tuple", [False, True], ids=["array", "tuple"])
+def test_task_1_each_frequency_is_divided_by_its_divisor(lab, as_tuple):
+    D, N, base = 8, 11, 500.0
+    divisors = np.array([1.0, 1.25, 3.0, 8.0])
+    frequencies = np.array([frequency(i, D, base) for i in range(D // 2)])
+
+    def table(frequencies):
+        angles = np.outer(np.arange(N), frequencies)
+        return np.cos(angles), np.sin(angles)
+
+    check(
+        lab.positional_encoding.rope_tables(D, N, base, tuple(divisors) if as_tuple else divisors),
+        table(frequencies / divisors),
+        name=("cos with divisors", "sin with divisors"),
+        axes="position pair",
+        framework="numpy",
+        suspects={
+            "the divisors aren't used": table(frequencies),
+            "the frequencies are multiplied by the divisors instead of divided": table(
+                frequencies * divisors
+            ),
+            "the divisors stand in the opposite order": table(frequencies / divisors[::-1]),
+        },
+    )
+
+
 # Tasks 2 and 3: the two rotations
 
 
