@@ -284,3 +284,13 @@ def test_a_valid_call_that_is_refused_is_told_with_the_rule():
         check_allowed(refuse, name="a run", why="the stop may be the end")
     with pytest.raises(TypeError):
         check_allowed(lambda: len(3), name="a run", why="any run is")
+
+
+def test_plain_values_have_suspects_too():
+    for actual, expected in ((2, 1), ([1, 2, 3], [1, 2]), ("ab", "a"), ({1}, {2})):
+        with pytest.raises(CheckFailed, match=r"likely cause: it went on$"):
+            check_equal(actual, expected, name="x", suspects={"it stopped": 0, "it went on": actual})
+    with pytest.raises(CheckFailed, match=r"likely cause: it went on$"):
+        check(2, 1, suspects={"it went on": 2})
+    with pytest.raises(CheckFailed, match=r"0\.25 found\n  likely cause: halved$"):
+        check(0.25, 0.5, suspects={"halved": 0.25 + 1e-9, "doubled": 1.0})
