@@ -66,7 +66,9 @@ def test_each_is_said_to_be_on_the_line_where_it_is():
 
 
 def test_a_finally_can_be_lost():
-    source = "def f():\n    try:\n        a()\n    except ValueError:\n        b()\n    finally:\n        c()\n"
+    source = (
+        "def f():\n    try:\n        a()\n    except ValueError:\n        b()\n    finally:\n        c()\n"
+    )
     assert any("finally" not in m.content and "except" in m.content for m in mutations(source, "f"))
 
 

@@ -250,3 +250,13 @@ def test_an_argument_that_was_written_to_is_named_as_the_cause():
         CheckFailed, match=r"(?s)the scores, afterwards.*wrote into the array that it was given"
     ):
         check_untouched(make_array(2 * before, "torch"), before, name="the scores")
+
+
+@pytest.mark.parametrize(("expected", "suspected"), [([1, 2, 3], [1, 3]), (5, 6)])
+def test_a_suspected_plain_value_is_named_as_the_cause(expected, suspected):
+    suspects = {"another slip": None, "the well-known slip": suspected}
+    with pytest.raises(CheckFailed, match="likely cause: the well-known slip"):
+        check_equal(suspected, expected, suspects=suspects)
+    with pytest.raises(CheckFailed) as other:
+        check_equal([7, 7, 7], [1, 2, 3], suspects=suspects)
+    assert "likely cause" not in str(other.value)
