@@ -153,7 +153,8 @@ class BatchingKvCache(DenseCache):
             cache: a cache with B = 1, prefilled or empty.
 
         Raises:
-            ValueError: the slot is taken, by an empty cache, too, or there is no such slot. The message names the slot.
+            ValueError: the slot is taken (an empty cache takes it, too), or there is none of this number. The message
+                names the slot.
         """
         self._check(slot)
         if self.slots[slot] is not None:

@@ -58,6 +58,8 @@ def packings(matrix: Matrix) -> dict[str, np.ndarray]:
     rows = np.stack([block.T for block in np.split(codes, matrix.blocks)])
     shape = (matrix.blocks, matrix.codes.shape[1], BLOCK)
     scrambled = codes.reshape(shape)
+    halves = codes.reshape(len(codes), -1, 2, matrix.group_size // 2)
+    in_file_order = halves.swapaxes(2, 3).reshape(matrix.blocks, BLOCK, -1).swapaxes(1, 2)
     return {
         HIGH_FIRST: rows[..., 32:] + 16 * rows[..., :32],
         "neighboring outputs share a byte: byte j holds outputs j and j + 32, not 2j and 2j + 1": (
@@ -65,6 +67,12 @@ def packings(matrix: Matrix) -> dict[str, np.ndarray]:
         ),
         "reshaped where it should be transposed: a block holds 64 outputs, which lie along the last axis": (
             scrambled[..., :32] + 16 * scrambled[..., 32:]
+        ),
+        "reshaped where it should be transposed, and neighboring outputs share a byte": (
+            scrambled[..., ::2] + 16 * scrambled[..., 1::2]
+        ),
+        "the codes of a group come out in another order than Day 2.2's: use `unpack_nibbles`": (
+            in_file_order[..., :32] + 16 * in_file_order[..., 32:]
         ),
     }
 
@@ -412,17 +420,21 @@ def test_task_4_no_output_shares_memory_with_one_before(lab, cpu_kernels):
 
 
 @pytest.mark.parametrize(
-    ("rows", "wanted"),
+    ("leading", "wanted"),
     [
-        (1, "multiply_row"),
-        (2, "multiply_rows"),
-        (16, "multiply_rows"),
-        (17, "unpack_all"),
-        (40, "unpack_all"),
+        ((), "multiply_row"),
+        ((1,), "multiply_row"),
+        ((2,), "multiply_rows"),
+        ((16,), "multiply_rows"),
+        ((4, 4), "multiply_rows"),
+        ((17,), "unpack_all"),
+        ((2, 9), "unpack_all"),
+        ((40,), "unpack_all"),
     ],
+    ids=str,
 )
-def test_task_4_each_number_of_rows_takes_its_fastest_way(lab, cpu_kernels, monkeypatch, rows, wanted):
-    matrix, x = random_matrix(64, 2, 8), random_rows(rows, 16)
+def test_task_4_each_number_of_rows_takes_its_fastest_way(lab, cpu_kernels, monkeypatch, leading, wanted):
+    matrix, x, rows = random_matrix(64, 2, 8), random_rows(*leading, 16), math.prod(leading)
     multiply = cpu_kernels.KernelMatmul(matrix.tensor(lab))
     called: list[str] = []
 
@@ -436,7 +448,8 @@ def test_task_4_each_number_of_rows_takes_its_fastest_way(lab, cpu_kernels, monk
     for name in ("multiply_row", "multiply_rows", "unpack_all"):
         monkeypatch.setattr(cpu_kernels, name, noting(name, getattr(cpu_kernels, name)))
     multiply(on_cpu(lab, x))
-    check_equal(called, [wanted], name=f"the kernels called for {plural(rows, 'row')}")
+    name = f"the kernels called for {plural(rows, 'row')}, x {list(x.shape)}"
+    check_equal(called, [wanted], name=name)
 
 
 def test_task_4_the_matrix_is_kept_in_one_form(lab, cpu_kernels):
@@ -449,6 +462,13 @@ def test_task_4_the_matrix_is_kept_in_one_form(lab, cpu_kernels):
         f"after calls with 1, 3 and 40 rows it holds {kept / weights:.2f} bytes per weight: its own form takes 0.75; "
         "neither the form of Day 2.2 nor floats should be kept beside it"
     )
+
+
+@pytest.mark.parametrize("leading", [(0,), (2, 0)], ids=str)
+def test_task_4_no_rows_give_no_outputs(lab, cpu_kernels, leading):
+    multiply = cpu_kernels.KernelMatmul(random_matrix(70, 2, 8).tensor(lab))
+    given = on_cpu(lab, np.zeros((*leading, 16)))
+    check(multiply(given), np.zeros((*leading, 70)), name=f"the outputs for x {list(given.shape)}")
 
 
 def test_task_4_a_linear_layer_with_a_bias_takes_it(lab, cpu_kernels):
@@ -486,6 +506,8 @@ def test_task_5_torchs_kernel_agrees_to_the_rounding_of_bfloat16(lab, leading, d
                 @ (matrix.values - 8 * steps).T,
                 "8 · scale is taken from the zero instead of added": x @ (matrix.values - 16 * steps).T,
                 "scale and zero are exchanged": x @ mixed_up(matrix).T,
+                "torch subtracts 8 by itself: give it the codes as they are": x
+                @ matrix.with_parts(codes=(matrix.codes - 8) % 16).values.T,
             },
         )
 
@@ -502,6 +524,28 @@ def whole_numbers(outputs: int, groups: int, size: int) -> Matrix:
     rng = np.random.default_rng(23)
     scales = 2.0 ** rng.integers(-1, 1, size=matrix.scales.shape)
     return matrix.with_parts(scales=scales, minima=scales * rng.integers(-8, 8, size=matrix.scales.shape))
+
+
+def test_task_5_the_zeros_are_computed_in_float32_and_rounded_once(lab):
+    matrix = random_matrix(16, 1, 32)
+    scales, minima = np.full((16, 1), np.float16(0.1), float), np.full((16, 1), np.float16(-0.79), float)
+    middle = matrix.with_parts(codes=np.full((16, 32), 8, np.uint8), scales=scales, minima=minima)
+    x = np.eye(32)[:2]
+    check(
+        torch_matmul(lab, middle)(on_cpu(lab, x)),
+        x @ middle.values.T,
+        name="weights whose code is 8, which torch reads as the zero itself",
+        axes="row output",
+        rtol=2**-7,
+        atol=1e-6,
+    )
+
+
+@pytest.mark.parametrize("leading", [(0,), (2, 0)], ids=str)
+def test_task_5_no_rows_give_no_outputs(lab, leading):
+    given = on_cpu(lab, np.zeros((*leading, 32)))
+    outputs = torch_matmul(lab, random_matrix(16, 1, 32))(given)
+    check(outputs, np.zeros((*leading, 16)), name=f"the outputs for x {list(given.shape)}")
 
 
 @pytest.mark.parametrize("rows", [1, 5, 32, 34])

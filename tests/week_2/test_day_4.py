@@ -484,5 +484,5 @@ def test_task_3_nothing_larger_than_the_query_or_a_tile_is_ever_made(
     }
     assert size <= allowed, (
         f"an array of {size} elements was made ({found.get(size, 'larger than need be')}); "
-        f"the query has {H * L * D}, the scores of a tile {H * query_tile * min(S, key_tile)}, and nothing larger is needed"
+        f"the query has {H * L * D}, the scores of a tile {H * query_tile * min(S, key_tile)}: no more is needed"
     )

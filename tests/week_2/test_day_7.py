@@ -465,8 +465,8 @@ def test_task_3_a_request_that_finishes_leaves_and_the_others_stay(lab):
     for slot, request in others.items():
         assert request.num_generated == 2, (
             f"slots 0, 1 and 3 were decoded, and the requests of slots 1 and 3 end with this token; but the request "
-            f"in slot {slot} has {request.num_generated} tokens, not 2. Is something taken out of a list that is being "
-            "looped over? The loop then skips the next one"
+            f"in slot {slot} has {request.num_generated} tokens, not 2. Is something taken out of a list that is "
+            "being looped over? The loop then skips the next one"
         )
     check_equal(slots, [others[0], None, None, None], name="the slots after two have finished")
     newcomer = new_request(lab, prompt_of(6, seed=77), 9)
