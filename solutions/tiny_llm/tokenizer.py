@@ -16,6 +16,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import pairwise, permutations
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,9 @@ Message = Mapping[str, Any]
 
 _END_TOKENS = ("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|endoftext|>")
 """Control tokens that end a turn or a text in the supported families, also where a file declares only one of them."""
+
+_PRIVATE = [chr(number) for number in range(0xE000, 0xF900)]
+"""The characters of Unicode's private use area."""
 
 
 class Tokenizer:
@@ -59,6 +63,14 @@ class Tokenizer:
         """The number of tokens. A model's embedding may have more rows; no token belongs to the rest."""
         return self._backend.get_vocab_size()
 
+    @cached_property
+    def longest_token(self) -> int:
+        """How many characters of a text a token stands for at most.
+
+        A text of n characters has at least n / longest_token tokens, unless the tokenizer drops some of them.
+        """
+        return max(map(len, self._backend.get_vocab()))
+
     def encode(self, text: str, control_tokens: bool = True) -> list[int]:
         """The ids of a text, after the model's start token where its tokenizer asks for one.
 
@@ -67,8 +79,7 @@ class Tokenizer:
             control_tokens: whether `<|im_end|>` and the like stand for the control tokens of that name. Pass False
                 for text that you don't trust: they are then letters like any other.
         """
-        backend = self._backend if control_tokens else self._literal_backend
-        return backend.encode(text).ids
+        return _ids(self._backend if control_tokens else self._literal_backend, text)
 
     def decode(self, ids: Iterable[int], skip_control_tokens: bool = True) -> str:
         """The text of some ids. Bytes that aren't whole characters yet come out as U+FFFD."""
@@ -93,16 +104,16 @@ class Tokenizer:
 
         The template's control tokens are control tokens; the same spelling in a message is letters.
         """
-        mark = _unused_character(messages)
+        mark = _unused_mark(messages)
         text = self.chat([_break_up(m, self._control_pattern, mark) for m in messages], **variables)
         if mark not in text:
-            return self._backend.encode(text, add_special_tokens=False).ids
+            return _ids(self._backend, text, start=False)
         ids: list[int] = []
         for piece in self._control_pattern.split(text):
             if piece in self._control:
                 ids.append(self._control[piece])
             else:
-                ids += self._literal_backend.encode(piece.replace(mark, ""), add_special_tokens=False).ids
+                ids += _ids(self._literal_backend, piece.replace(mark, ""), start=False)
         return ids
 
     @cached_property
@@ -129,10 +140,26 @@ def load_tokenizer(source: str | Path = DEFAULT_MODEL) -> Tokenizer:
     return Tokenizer(hf_tokenizer(path) if path.is_dir() else gguf_tokenizer(path))
 
 
-def _unused_character(messages: Sequence[Message]) -> str:
-    """A character that none of the messages contains, from Unicode's private use area."""
+def _ids(backend: tokenizers.Tokenizer, text: str, start: bool = True) -> list[int]:
+    """The ids of a text; ``start``: after the model's start token, where its tokenizer asks for one.
+
+    `encode_batch_fast` lets other threads run meanwhile, and `encode` doesn't.
+    """
+    return list(backend.encode_batch_fast([text], add_special_tokens=start)[0].ids)
+
+
+def _unused_mark(messages: Sequence[Message]) -> str:
+    """What none of the messages contains: a character from Unicode's private use area, or two different ones.
+
+    There are 40 million pairs, so a text that contains all of them is longer than any prompt.
+    """
     text = json.dumps(list(messages), ensure_ascii=False, default=str)
-    return next(character for character in map(chr, range(0xE000, 0xF900)) if character not in text)
+    there = set(text)
+    for character in _PRIVATE:
+        if character not in there:
+            return character
+    pairs = set(pairwise(text))
+    return next(a + b for a, b in permutations(_PRIVATE, 2) if (a, b) not in pairs)
 
 
 def _break_up(value: Any, control: re.Pattern[str], mark: str) -> Any:
