@@ -13,6 +13,7 @@ class Kernels:
             compiling,
             compiling_triton,
             decode_attention_cpu,
+            kept,
             matmul_backends,
             paged_attention_auto,
             paged_attention_cpu,
@@ -26,10 +27,13 @@ class Loading:
     if TYPE_CHECKING:
         from tiny_llm.loading import (
             aligned_safetensors,
+            apart,
             cache,
             chat_template,
             convert,
             errors,
+            fields,
+            files,
             gguf_config,
             gguf_file,
             gguf_tokenizer,
@@ -38,8 +42,11 @@ class Loading:
             layout,
             locate,
             quantized,
+            rope_scaling,
             sources,
+            template_program,
             tokenizer_parts,
+            tokenizer_trial,
         )
 
 
@@ -95,6 +102,7 @@ class Modules:
         from tiny_llm import (
             attention,
             batch,
+            cache_folder,
             config,
             engine_core,
             flash_attention,
