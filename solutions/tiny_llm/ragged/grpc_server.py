@@ -13,6 +13,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from tiny_llm.ragged.answer import NOT_FOR_FUTURES
 from tiny_llm.ragged.batcher import Batcher
 from tiny_llm.ragged.grpc_door import SERVICE, Door
 from tiny_llm.ragged.grpc_service import TinyLlmService
@@ -30,10 +31,7 @@ THREADS = 4
 
 
 class Threads(ThreadPoolExecutor):
-    """The threads of `asyncio.to_thread`. A StopIteration comes out of them as a RuntimeError.
-
-    So Python 3.12 does it; on Python 3.11 the coroutine that awaits it would wait for ever.
-    """
+    """The threads of `asyncio.to_thread`. What a future can't carry comes out of them as a RuntimeError."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """As usual."""
@@ -41,8 +39,8 @@ class Threads(ThreadPoolExecutor):
         def call() -> Any:
             try:
                 return fn(*args, **kwargs)
-            except StopIteration as error:
-                raise RuntimeError(f"{fn} has raised StopIteration") from error
+            except NOT_FOR_FUTURES as error:
+                raise RuntimeError(f"{type(error).__name__}: {error}") from error
 
         return super().submit(call)
 
@@ -70,6 +68,7 @@ class Server:
                 ("grpc.so_reuseport", 0),  # otherwise two servers may share a port, and clients reach either
                 ("grpc.keepalive_time_ms", KEEPALIVE),  # two hours, if it is left out
                 ("grpc.keepalive_timeout_ms", KEEPALIVE),
+                ("grpc.http2.ping_timeout_ms", KEEPALIVE),  # the longer of the two counts
                 # A connection for which no file is left would wait for ever: it is closed at once instead.
                 ("grpc.max_allowed_incoming_connections", most_connections()),
             ],
