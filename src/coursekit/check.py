@@ -13,6 +13,7 @@ from coursekit.checking.comparison import (
     CheckFailed,
     Comparison,
     Suspects,
+    apart,
     kind_of,
     wanted_array,
 )
@@ -155,7 +156,9 @@ def check_untouched(
     """
     __tracebackhide__ = True
     written = {WROTE_IN_PLACE: lambda: arrays.to_numpy(argument)}
-    check(argument, before, name=f"{name}, afterwards", axes=axes, dtype=dtype, suspects=written)
+    check(
+        argument, before, name=f"{name}, afterwards", axes=axes, dtype=dtype, suspects=written, rtol=0, atol=0
+    )
 
 
 def check_raises(
@@ -199,6 +202,24 @@ def check_raises(
     )
 
 
+def check_allowed(call: Callable[[], Any], *, name: str, why: str) -> Any:
+    """Call ``call``, which must not be refused, and give what it returns.
+
+    Args:
+        call: takes nothing: ``lambda: rope.angles(slice(5, 5))``.
+        name: what is being tried, in the learner's words: "an empty slice".
+        why: what the rule is: "the stop may be equal to the start".
+
+    Raises:
+        CheckFailed: it ended in a ValueError, by which the course's functions refuse what they are given.
+    """
+    __tracebackhide__ = True
+    try:
+        return call()
+    except ValueError as error:
+        raise CheckFailed(f"{name}: is valid, but was refused: {error}\n  {why}") from error
+
+
 def _part_of_each(suspects: Suspects, position: int) -> Suspects:
     """The suspects of one part of a tuple."""
 
@@ -225,4 +246,4 @@ def _check_plain(actual: Any, expected: Any, name: str, rtol: float | None, atol
     default = TOLERANCES["float32"]
     r, a = default[0] if rtol is None else rtol, default[1] if atol is None else atol
     if not np.isclose(actual, wanted, r, a, equal_nan=True):
-        raise CheckFailed(f"{name}: {wanted:.7g} expected, {actual:.7g} found")
+        raise CheckFailed("{}: {} expected, {} found".format(name, *apart(wanted, actual)))

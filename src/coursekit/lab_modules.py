@@ -13,6 +13,7 @@ class Kernels:
             compiling,
             compiling_triton,
             decode_attention_cpu,
+            kept,
             matmul_backends,
             paged_attention_auto,
             paged_attention_cpu,
@@ -97,6 +98,7 @@ class Modules:
         from tiny_llm import (
             attention,
             batch,
+            cache_folder,
             config,
             engine_core,
             flash_attention,

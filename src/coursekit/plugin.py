@@ -21,6 +21,7 @@ from coursekit.manifest import ManifestError, Task
 from coursekit.paths import PACKAGES, ROOT_VARIABLE, Course
 from coursekit.running.failures import Failure, Places, describe
 from coursekit.running.import_path import Impl, choose_implementation, choose_triton
+from coursekit.running.printed import printed
 from coursekit.running.progress_line import ProgressLine
 from coursekit.running.results import Report, Result, sentence
 from coursekit.running.task_of_test import TasksOfTests
@@ -191,7 +192,10 @@ class TaskPlugin:
         file, first_line, _ = item.location
         line = failure.line if failure is not None and failure.line is not None else (first_line or 0) + 1
         where = f"{file}:{line}".replace(os.sep, "/")
-        return Result(item.nodeid, task, sentence(item.name), state, report.duration, message, where, needs)
+        shown = printed(report) if state in (TaskState.CRASHED, TaskState.WRONG) else ""
+        return Result(
+            item.nodeid, task, sentence(item.name), state, report.duration, message, where, needs, shown
+        )
 
     def _task_of(self, item: pytest.Item) -> Task | None:
         try:

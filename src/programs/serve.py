@@ -13,7 +13,7 @@ from rich.console import Console
 from coursekit.errors import CourseError
 from coursekit.running.import_path import Impl
 from programs import options
-from programs.cores import PAGE_SIZE, ragged_batch, warm_up
+from programs.cores import PAGE_SIZE, most_pages, ragged_batch, require_memory, warm_up
 from programs.implementation import require_written
 from programs.loaded import LoadedModel, load, running
 from programs.serve_view import ServeView
@@ -43,9 +43,11 @@ def serve(
     token_budget: Annotated[
         int, typer.Option(min=1, max=8192, help="How many tokens a run of the model takes at most.")
     ] = 128,
-    queue: Annotated[int, typer.Option(min=1, help="How many requests may wait for a seat.")] = 256,
+    queue: Annotated[
+        int, typer.Option(min=1, max=options.MOST, help="How many requests may wait for a seat.")
+    ] = 256,
     grace: Annotated[
-        float, typer.Option(min=0, help="Seconds that running requests get to finish after Ctrl-C.")
+        float, typer.Option(min=0, max=3600, help="Seconds that running requests get to finish after Ctrl-C.")
     ] = 30.0,
     watch: Annotated[bool, typer.Option("--watch", help="Show what the server is doing.")] = False,
 ) -> None:
@@ -56,9 +58,11 @@ def serve(
     console = Console(stderr=True, highlight=False)
     with running(impl) as course:
         require_written(course, impl, SERVED.day)
-        loaded = load(model, dtype, device, console)
+        loaded = load(model, dtype, device)
+        most = most_pages(loaded.model)
+        require_memory(loaded.model, pages)
         warm_up(attention, loaded.model)
-        core = ragged_batch(loaded.model, seats, pages, pages, token_budget, attention)
+        core = ragged_batch(loaded.model, seats, pages, min(pages, most), token_budget, attention)
         from tiny_llm.ragged.batcher import Batcher
 
         batcher = Batcher(core, queue)

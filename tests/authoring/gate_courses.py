@@ -56,10 +56,13 @@ def write_mutants(course: Course, day: str, entries: list[tuple[str, str, str, s
     write(course.lessons / day / "mutants.toml", "\n\n".join(tables) + "\n")
 
 
-def plant(course: Course, day: str, *entry: str) -> None:
-    """Add one more mutant: task, why, file, find, replace."""
+def plant(course: Course, day: str, *entry: str, says: str | None = None) -> None:
+    """Add one more mutant: task, why, file, find, replace; and the words that its message must hold."""
     task, why, file, find, replace = entry
     write_mutants(course, day, [*MUTANTS[day], (task, why, file, find, replace)])
+    if says is not None:
+        path = course.lessons / day / "mutants.toml"
+        write(path, path.read_text(encoding="utf-8") + f"says = {_quoted(says)}\n")
 
 
 def add_test(course: Course, name: str, text: str) -> None:
@@ -67,9 +70,11 @@ def add_test(course: Course, name: str, text: str) -> None:
     write(path, path.read_text(encoding="utf-8") + "\n\n" + text)
 
 
-def run(gate: Gate, course: Course, day: str | None = None, workers: int = 2) -> Findings:
+def run(
+    gate: Gate, course: Course, day: str | None = None, workers: int = 2, messages: bool = False
+) -> Findings:
     """What the gate finds in the course."""
-    return gate(Context(course, Console(file=io.StringIO()), workers, day))
+    return gate(Context(course, Console(file=io.StringIO()), workers, day, messages))
 
 
 def _quoted(text: str) -> str:

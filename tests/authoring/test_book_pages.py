@@ -32,7 +32,7 @@ def test_a_task_box_says_what_to_write_how_to_test_it_and_where_hints_are():
     assert "1 point<" in text
     assert "<code>src/tiny_llm/attention.py</code>, write <code>grouped</code>." in text
     assert "<code>src/tiny_llm/layers.py</code>, write <code>MLP.__call__</code>" in text
-    assert "pdm run test --week 1 --day 3 -- -k task_2" in text
+    assert "pdm run test 1.3.2" in text
     assert "pdm run hint 1.3.2" in text
     assert 'id="task-1-3-2"' in text
 

@@ -36,9 +36,9 @@ def test_what_is_imported_before_the_fork_has_triton_interpret_kernels(tmp_path)
 
 
 KEPT_KERNEL = """
-import numba
+from tiny_llm.kernels.compiling import kernel
 
-@numba.njit(cache=True)
+@kernel
 def double(x):
     return 2 * x
 

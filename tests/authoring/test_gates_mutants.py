@@ -67,6 +67,50 @@ def test_a_mutant_that_takes_python_down_is_found(course):
     assert "5 of 5" in found.looked_at
 
 
+def test_a_mutant_whose_message_holds_the_words_it_asks_for_is_found(course):
+    plant(
+        course,
+        DAY,
+        "task_1",
+        "adds one",
+        "shapes.py",
+        AREA,
+        AREA + " + 1",
+        says="multiplies Width by height:  assert 7",
+    )
+    assert run(mutants, course, day="1.1").problems == []
+
+
+def test_a_mutant_whose_message_says_something_else_is_a_problem_that_quotes_it(course):
+    plant(course, DAY, "task_1", "adds one", "shapes.py", AREA, AREA + " + 1", says="one too many")
+    found = run(mutants, course, day="1.1")
+    (problem,) = found.problems
+    assert "'adds one'" in problem
+    assert "is found, but the message does not say 'one too many'\n" in problem
+    assert "assert 7 == 6" in problem
+    assert "5 of 5 mutants found" in found.looked_at
+
+
+def test_a_mutant_that_survives_is_not_asked_for_its_words_too(course):
+    plant(course, DAY, "task_1", "nothing", "shapes.py", AREA, AREA.replace("*", "* 1 *"), says="anything")
+    (problem,) = run(mutants, course, day="1.1").problems
+    assert problem.endswith("survives: the task's tests pass")
+
+
+def test_words_that_are_empty_are_refused(course):
+    plant(course, DAY, "task_1", "adds one", "shapes.py", AREA, AREA + " + 1", says=" ")
+    (problem,) = run(mutants, course, day="1.1").problems
+    assert problem.endswith("says must be text, and not empty")
+
+
+def test_the_message_of_each_mutant_is_noted_on_demand(course):
+    plant(course, DAY, "task_1", "adds one", "shapes.py", AREA, AREA + " + 1")
+    assert run(mutants, course, day="1.1").notes == []
+    (note,) = (note for note in run(mutants, course, day="1.1", messages=True).notes if "'adds one'" in note)
+    assert "reads\n" in note
+    assert "assert 7 == 6" in note
+
+
 def test_mutants_of_a_day_that_fails_without_them_are_not_counted_as_found(course):
     add_test(course, "week_1/test_day_1.py", "def test_task_2_fails(lab):\n    assert lab.shapes.TURN == 6\n")
     found = run(mutants, course, day="1.1")

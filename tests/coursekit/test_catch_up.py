@@ -47,7 +47,7 @@ def test_only_earlier_days_are_filled_in(course, capsys):
     assert borrowed(course) == {"shapes.py::area", "shapes.py::perimeter"}
     out = capsys.readouterr().out
     assert "src/tiny_llm/shapes.py\n  1.1.1  Area" in out
-    assert "pdm run test --week 1 --day 2" in out
+    assert "pdm run test 1.2" in out
 
 
 def test_filling_in_every_stub_gives_the_reference(course):

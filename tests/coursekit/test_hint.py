@@ -29,7 +29,7 @@ def test_each_call_gives_the_next_hint_then_all_three(course, capsys):
         assert [other in out for other in HINTS] == [other == text for other in HINTS]
         assert f"Hint {number} of 3" in out
         assert "Week 1 Day 1 Task 1: Area" in out
-        assert "pdm run test --week 1 --day 1 -- -k task_1" in out
+        assert "pdm run test 1.1.1" in out
         assert ("pdm run hint 1.1.1" in out) == (number < 3)
     for _ in range(2):
         hint("1.1.1")

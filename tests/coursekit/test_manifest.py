@@ -54,7 +54,7 @@ def test_a_task_knows_its_names_and_commands(course):
     task = load_manifest(course).task("1.1.2")
     assert (task.name, task.label) == ("1.1.2", "Week 1 Day 1 Task 2")
     assert task.stub_message == "Week 1 Day 1 Task 2: Perimeter"
-    assert task.test_command == "pdm run test --week 1 --day 1 -- -k task_2"
+    assert task.test_command == "pdm run test 1.1.2"
     assert [str(ref) for ref in task.implements] == ["shapes.py::perimeter"]
     assert len(task.hints) == 3
 

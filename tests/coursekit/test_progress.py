@@ -62,7 +62,7 @@ def test_an_untouched_course_is_not_started(course):
     assert "0 of 60 points" in text
     assert line_with(text, "Rectangles") == "1.1 Rectangles · · 0 / 15"
     assert "Next:   Week 1 Day 1 Task 1, Area" in text
-    assert "pdm run test --week 1 --day 1" in text
+    assert "pdm run test 1.1" in text
     assert "book/src/week_1/day_1.md" in text
 
 

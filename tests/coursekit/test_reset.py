@@ -33,7 +33,7 @@ def test_a_day_goes_back_to_the_starter(course, capsys):
     out = capsys.readouterr().out
     assert learner_text(course, "shapes.py") == untouched
     assert "src/tiny_llm/shapes.py\n  1.1.1  Area" in out
-    assert "pdm run test --week 1 --day 1" in out
+    assert "pdm run test 1.1" in out
 
 
 def test_one_task_goes_back_and_the_others_stay(course):

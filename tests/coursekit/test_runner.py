@@ -99,7 +99,7 @@ def test_a_passing_day_leaves_with_zero_and_is_remembered(course):
     ran = course_command(course, "test", "--week", "1", "--day", "1")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "15 of 15 points" in ran.stdout
-    assert "pdm run test --week 1 --day 2" in ran.stdout
+    assert "pdm run test 1.2" in ran.stdout
     results = progress(course)["tiny_llm"]
     assert {name: (result["state"], result["points"]) for name, result in results.items()} == {
         "1.1.1": ("passed", 10),

@@ -76,6 +76,11 @@ def rms_norm(x: np.ndarray, weight: np.ndarray, eps: float = EPS) -> np.ndarray:
     return x / np.sqrt(np.mean(x**2) + eps) * weight
 
 
+def rms_norm_rows(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Every vector [E] of an array [B, L, E], normalized by itself."""
+    return np.apply_along_axis(rms_norm, -1, x, weight)
+
+
 def rotate(head: np.ndarray, position: int) -> np.ndarray:
     """One head of one token, each pair (i, i + D/2) turned by its angle as a complex number."""
     half = len(head) // 2

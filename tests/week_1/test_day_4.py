@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from shared.arguments import check_leaves_alone, float_dtypes
 from shared.numbers import as_float32, normal
 
-from coursekit.check import check, check_equal, check_shape
+from coursekit.check import check, check_equal, check_shape, check_untouched
 
 Suspects = dict[str, Callable[[], np.ndarray]]
 
@@ -35,6 +36,10 @@ def norm_suspects(x: np.ndarray, weight: np.ndarray, eps: float = 1e-6) -> Suspe
         "the root is missing": lambda: x / (mean_square + eps) * weight,
         "eps is added to the root, not under it": lambda: x / (np.sqrt(mean_square) + eps) * weight,
         "eps is not used": lambda: x / np.sqrt(mean_square) * weight,
+        "eps is squared": lambda: rms_norm(x, weight, eps**2),
+        "eps is 1e-6 whatever is given": lambda: rms_norm(x, weight),
+        "1 is added to the weight": lambda: rms_norm(x, 1 + weight, eps),
+        "the result is divided by the weight": lambda: rms_norm(x, 1 / weight, eps),
         "the mean is taken over all vectors, not over each": lambda: (
             x / np.sqrt(squares.mean() + eps) * weight
         ),
@@ -194,6 +199,21 @@ def test_task_1_the_result_has_the_dtype_of_x_whatever_the_dtype_of_the_weight(l
     )
 
 
+def test_task_1_x_and_the_weight_are_left_as_they_were(lab):
+    check_leaves_alone(
+        lab,
+        lambda x, weight: lab.layers.RMSNorm(weight, 1e-6)(x),
+        x=normal(157, 3, 5, 8),
+        the_weight=normal(158, 8),
+    )
+    check_leaves_alone(
+        lab,
+        lambda x, weight: lab.layers.RMSNorm(weight, 1e-6)(x),
+        x=normal(159, 8),
+        the_weight=normal(160, 8),
+    )
+
+
 @pytest.mark.parametrize("shape", [(), (7,), (3, 5, 8)], ids=["one number", "L", "B L E"])
 def test_task_2_silu_is_x_times_sigmoid(lab, shape):
     # At −0.5 silu, relu and gelu are well apart; at a large number they are not.
@@ -233,6 +253,10 @@ def test_task_2_silu_keeps_the_dtype(lab, dtype):
     x = lab.array(np.concatenate([normal(162, 30) * 3, [-300.0, 300.0]]), dtype)
     wide = lab.numpy(x).astype(np.float64)
     check(lab.layers.silu(x), wide * sigmoid(wide), name=f"silu in {dtype}", dtype=dtype)
+
+
+def test_task_2_silu_leaves_x_as_it_was(lab):
+    check_leaves_alone(lab, lab.layers.silu, x=normal(177, 3, 5))
 
 
 @pytest.mark.parametrize("shape", [(6,), (4, 6), (3, 5, 6)], ids=["E", "L E", "B L E"])
@@ -286,6 +310,16 @@ def test_task_2_one_call_computes_gate_and_up(lab):
     check_equal(len(calls), 1, name="how often gate_up was called")
 
 
+def test_task_2_the_mlp_leaves_x_and_what_a_projection_hands_out_as_they_were(lab):
+    """Both projections return an array that belongs to somebody else: x itself, and one that is handed out again."""
+    x, gate_up = normal(178, 3, 5, 8), normal(179, 3, 5, 16)
+    given, handed_out = lab.array(x), lab.array(gate_up)
+    lab.layers.MLP(lambda y: handed_out, lambda y: y)(given)
+    check_untouched(handed_out, gate_up, name="what gate_up returned", axes="B L 2F")
+    lab.layers.MLP(lambda y: y, lambda y: y)(given)
+    check_untouched(given, x, name="x", axes="B L E")
+
+
 def test_task_2_the_mlp_keeps_bfloat16(lab):
     x, gate_up, down = normal(171, 3, 5, 6), normal(172, 20, 6) / 4, normal(173, 6, 10) / 4
     arrays = [lab.array(part, "bfloat16") for part in (x, gate_up, down)]
@@ -304,7 +338,7 @@ def test_task_2_the_mlp_keeps_bfloat16(lab):
 
 
 @pytest.mark.parametrize(
-    "shape", [(), (1,), (4,), (3, 5), (2, 3, 4)], ids=["one id", "1", "L", "B L", "three axes"]
+    "shape", [(), (1,), (4,), (0,), (3, 5), (2, 3, 4)], ids=["one id", "1", "L", "no id", "B L", "three axes"]
 )
 def test_task_3_ids_of_any_shape_become_vectors(lab, shape):
     table = normal(181, 11, 6)
@@ -319,6 +353,9 @@ def test_task_3_ids_of_any_shape_become_vectors(lab, shape):
         suspects={
             "the vectors are multiplied by √E": lambda: table[ids] * np.sqrt(6),
             "ids are taken to start at 1": lambda: table[ids - 1],
+            "the vectors are scaled to length 1": lambda: (
+                table[ids] / np.linalg.norm(table[ids], axis=-1, keepdims=True)
+            ),
         },
     )
 
@@ -359,6 +396,31 @@ def test_task_3_the_head_scores_every_token(lab, shape):
             "the table's vectors are normalized first": lambda: np.einsum("...e,ve->...v", x, unit),
         },
     )
+
+
+def test_task_3_ids_table_and_vectors_are_left_as_they_were(lab):
+    ids, numbers = lab.array(np.array([[3, 0], [7, 3]])), np.array([[3, 0], [7, 3]])
+    check_leaves_alone(lab, lambda table: lab.layers.Embedding(table)(ids), the_table=normal(188, 11, 6))
+    check_equal(lab.numpy(ids).tolist(), numbers.tolist(), name="the ids, afterwards")
+    check_leaves_alone(
+        lab,
+        lambda table, x: lab.layers.Embedding(table).as_linear(x),
+        the_table=normal(189, 11, 6),
+        x=normal(190, 3, 6),
+    )
+
+
+def test_task_3_scores_have_the_dtype_of_the_vectors(lab):
+    for dtype in float_dtypes(lab):
+        table, x = lab.array(normal(191, 11, 6), dtype), lab.array(normal(192, 3, 6), dtype)
+        check(
+            lab.layers.Embedding(table).as_linear(x),
+            lab.numpy(x).astype(np.float64) @ lab.numpy(table).astype(np.float64).T,
+            name=f"the scores in {dtype}",
+            axes="L V",
+            dtype=dtype,
+            atol=1e-5 if dtype in ("float32", "float64") else 0.05,
+        )
 
 
 def test_task_3_a_token_looked_up_scores_highest_for_itself(lab):

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shared.arguments import check_leaves_alone, float_dtypes
 from shared.models import real_model
 
 from coursekit import lab as door
-from coursekit.check import check, check_equal, check_raises
+from coursekit.check import check, check_allowed, check_equal, check_raises
 
 from . import numpy_model
 from .scripted import ByteTokenizer, ScriptedModel, SpaceDroppingTokenizer
@@ -58,9 +59,25 @@ def test_task_1_a_tie_among_many_tokens_goes_to_the_lowest_id(lab):
     check(lab.generate.greedy(lab.array(scores, "bfloat16")), 777, name="the greedy choice")
 
 
+def test_task_1_scores_that_differ_by_the_least_bit_are_not_equal(lab):
+    """Also where exp() or float32 would make them equal."""
+    check(lab.generate.greedy(lab.array([0.0, 1e-9, 0.0])), 1, name="the greedy choice from 0, 1e-9, 0")
+    if "float64" in float_dtypes(lab):
+        scores = lab.array([1.0, 1.0 + 1e-12, 0.5], "float64")
+        check(
+            lab.generate.greedy(scores),
+            1,
+            name="the greedy choice from 1, 1 + 1e-12, 0.5 (compare them as they are)",
+        )
+
+
 def test_task_1_the_ids_so_far_make_no_difference(lab):
-    scores = lab.array([0.5, 3.0, 2.0])
+    scores = lab.array([0.5, 3.0, 2.9])
     check(lab.generate.greedy(scores, [1, 1, 1]), 1, name="the greedy choice")
+
+
+def test_task_1_the_scores_are_left_as_they_were(lab):
+    check_leaves_alone(lab, lab.generate.greedy, the_scores=np.array([0.5, 3.0, 2.9]))
 
 
 # Task 2: generate by recomputing
@@ -68,7 +85,8 @@ def test_task_1_the_ids_so_far_make_no_difference(lab):
 
 def test_task_2_each_token_follows_from_all_the_tokens_before_it(lab):
     model = ScriptedModel(lab, len(PROMPT), SCRIPT)
-    check_equal(list(generate(lab, model, PROMPT, 4)), SCRIPT[:4], name="the tokens generated")
+    tokens = list(generate(lab, model, PROMPT, 4))
+    check_equal(tokens, SCRIPT[:4], name="the tokens generated (max_tokens counts new ones only)")
     whole = [PROMPT + SCRIPT[:n] for n in range(4)]
     check_equal(model.sequences, whole, name="the ids that the model was run on")
 
@@ -131,6 +149,41 @@ def test_task_2_a_prompt_that_leaves_no_room_is_refused(lab, length):
         name=f"a prompt of {length} tokens for a model of 8 positions",
     )
     check_equal(len(model.sequences), 0, name="how often the model ran on a prompt that was refused")
+
+
+@pytest.mark.parametrize("length", [0, 8])
+def test_task_2_a_prompt_is_refused_when_the_first_token_is_asked_for_and_not_before(lab, length):
+    model = ScriptedModel(lab, length, SCRIPT, max_positions=8)
+    tokens = check_allowed(
+        lambda: generate(lab, model, [1] * length, 2),
+        name=f"making the generator for a prompt of {length} tokens",
+        why="nothing runs before the first token is asked for: the `yield` belongs into generate_recompute itself",
+    )
+    check_raises(ValueError, lambda: next(tokens), name=f"asking for the first token after {length} tokens")
+
+
+@pytest.mark.parametrize("length", [0, 8])
+def test_task_2_a_prompt_is_checked_also_where_no_token_is_wanted(lab, length):
+    model = ScriptedModel(lab, length, SCRIPT, max_positions=8)
+    check_raises(
+        ValueError,
+        lambda: list(generate(lab, model, [1] * length, 0)),
+        name=f"a prompt of {length} tokens for a model of 8 positions, with max_tokens=0",
+    )
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_task_2_an_error_of_the_sampler_reaches_the_caller(lab, error):
+    def sample(logits, token_ids):
+        raise error("the sampler was interrupted")
+
+    model = ScriptedModel(lab, len(PROMPT), SCRIPT)
+    check_raises(
+        error,
+        lambda: list(generate(lab, model, PROMPT, 3, (), sample)),
+        name=f"a sampler that raises {error.__name__}",
+        match="the sampler was interrupted",
+    )
 
 
 @pytest.mark.parametrize("kind", [list, tuple])

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from shared.arguments import check_leaves_alone, float_dtypes
 
-from coursekit.check import check, check_equal, check_raises, check_untouched
+from coursekit.check import check, check_allowed, check_equal, check_raises
 
 from . import sampling_oracle as oracle
 
@@ -37,6 +38,10 @@ def draws(choose: Any, logits: Any, count: int) -> list[int]:
 
 
 # Task 1: valid parameters
+
+
+def test_task_1_the_defaults_are_valid(lab):
+    check_allowed(lab.sampler.SamplingParams, name="SamplingParams()", why="every default lies in its range")
 
 
 @pytest.mark.parametrize(
@@ -83,9 +88,8 @@ def test_task_1_an_invalid_value_is_refused_by_name(lab, name, value):
     error = check_raises(
         ValueError, lambda: lab.sampler.SamplingParams(**{name: value}), name=refused, match=name
     )
-    assert repr(value) in str(error), (
-        f"the message about {refused} must show the value; it says {str(error)!r}"
-    )
+    if repr(value) not in str(error):
+        raise AssertionError(f"the message about {refused} must show the value; it says {str(error)!r}")
 
 
 @pytest.mark.parametrize(
@@ -101,7 +105,11 @@ def test_task_1_an_invalid_value_is_refused_by_name(lab, name, value):
 )
 def test_task_1_every_value_in_range_is_kept(lab, name, values):
     for value in values:
-        params = lab.sampler.SamplingParams(**{name: value})
+        params = check_allowed(
+            partial(lab.sampler.SamplingParams, **{name: value}),
+            name=f"SamplingParams({name}={value!r})",
+            why="both ends of the range are in the chapter's table",
+        )
         check_equal(getattr(params, name), value, name=f"{name} of SamplingParams({name}={value!r})")
 
 
@@ -138,12 +146,24 @@ def test_task_2_a_token_that_occurs_twice_is_penalized_once(lab):
     twice = logits
     for i in ids:
         twice = oracle.penalize(twice, [i], 1.4)
+    before = list(ids)
     check(
         lab.sampler.apply_repetition_penalty(lab.array(logits), ids, 1.4),
         oracle.penalize(logits, ids, 1.4),
         name="the penalized scores",
         axes="V",
         suspects={"a token was penalized as often as it occurs": twice},
+    )
+    check_equal(ids, before, name="the caller's token ids, afterwards")
+
+
+def test_task_2_a_long_text_is_penalized_as_a_whole(lab):
+    logits, ids = random_logits(22), [7, 2] + [5, 9] * 600 + [1]
+    check(
+        lab.sampler.apply_repetition_penalty(lab.array(logits), ids, 1.4),
+        oracle.penalize(logits, ids, 1.4),
+        name="the scores penalized after 1203 tokens",
+        axes="V",
     )
 
 
@@ -172,6 +192,7 @@ def test_task_2_temperature_divides_what_is_counted_from_the_highest(lab, temper
         suspects={
             "the highest score was not subtracted": logits / temperature,
             "multiplied instead of divided": (logits - logits.max()) * temperature,
+            "the mean was subtracted, not the highest score": (logits - logits.mean()) / temperature,
         },
     )
 
@@ -194,10 +215,7 @@ def test_task_2_a_very_low_temperature_does_not_overflow(lab):
     ids=["penalty", "temperature"],
 )
 def test_task_2_the_callers_scores_are_left_as_they_are(lab, change):
-    logits = random_logits(5)
-    array = lab.array(logits)
-    change(lab.sampler, array)
-    check_untouched(array, logits, name="the scores given", axes="V")
+    check_leaves_alone(lab, partial(change, lab.sampler), the_scores=random_logits(5))
 
 
 # Task 3: top-k, top-p, min-p
@@ -341,13 +359,26 @@ def test_task_3_what_an_earlier_filter_dropped_stays_dropped(lab, name):
 
 @pytest.mark.parametrize("name", FILTERS)
 def test_task_3_a_filter_leaves_the_callers_scores_as_they_are(lab, name):
-    logits = random_logits(15)
-    array = lab.array(logits)
-    FILTERS[name](lab.sampler, array)
-    check_untouched(array, logits, name="the scores given", axes="V")
+    check_leaves_alone(lab, partial(FILTERS[name], lab.sampler), the_scores=random_logits(15))
 
 
 # Task 4: draw
+
+
+def order_suspects(logits, numbers, params, expected):
+    """What is drawn where a step is missing or out of order, or where random numbers are taken otherwise."""
+
+    def tokens(steps=oracle.STEPS, numbers=numbers):
+        return lambda: np.array(oracle.tokens(logits, [2, 5, 5, 17], numbers, params, steps, expected))
+
+    order = oracle.STEPS
+    swaps = [(*order[:i], order[i + 1], order[i], *order[i + 2 :]) for i in range(len(order) - 1)]
+    return {
+        **{f"{step} is left out": tokens([s for s in order if s != step]) for step in order},
+        **{f"{new[i]} comes before {order[i]}": tokens(new) for i, new in enumerate(swaps)},
+        "two random numbers are taken per token": tokens(numbers=numbers[1::2]),
+        "the generator starts anew for every token": tokens(numbers=numbers[:1] * len(logits)),
+    }
 
 
 def test_task_4_draw_inverts_the_running_sum(lab):
@@ -397,6 +428,10 @@ def test_task_4_small_probabilities_add_up_in_any_dtype(lab, dtype):
         check(lab.sampler.draw(array, (expected + 0.5) / 5000), expected, name="draw of 5000 equal tokens")
 
 
+def test_task_4_draw_leaves_the_scores_as_they_are(lab):
+    check_leaves_alone(lab, lambda logits: lab.sampler.draw(logits, 0.4), the_scores=random_logits(23))
+
+
 def test_task_4_temperature_0_takes_the_best_and_no_random_number(lab):
     choose = sampler(lab, temperature=0, top_k=3, top_p=0.5, seed=5)
     for scores, expected in (([0.1, 4.0, 4.0, 0.0], 1), ([-3.0, -2.0, -9.0, -2.0], 1)):
@@ -406,6 +441,38 @@ def test_task_4_temperature_0_takes_the_best_and_no_random_number(lab):
         random.Random(5).random(),
         name="the sampler's first random number, not taken yet",
     )
+
+
+def test_task_4_temperature_0_compares_the_scores_as_they_are(lab):
+    if "float64" not in float_dtypes(lab):
+        pytest.skip("there is no float64 on this device")
+    scores = lab.array([1.0, 1.0 + 1e-12, 0.5], "float64")
+    check(sampler(lab)(scores), 1, name="the token at temperature 0, from 1, 1 + 1e-12, 0.5")
+
+
+@pytest.mark.parametrize("params", [{"temperature": 1e-6}, {"temperature": 1.0, "top_k": 1}], ids=str)
+def test_task_4_a_choice_that_is_certain_takes_a_random_number_too(lab, params):
+    choose, numbers = sampler(lab, seed=8, **params), random.Random(8)
+    draws(choose, lab.array([1.0, 4.0, 2.0]), 3)
+    for _ in range(3):
+        numbers.random()
+    check_equal(
+        choose.random.random(),
+        numbers.random(),
+        name=f"the sampler's fourth random number, after 3 tokens with {params}",
+    )
+
+
+def test_task_4_the_callers_logits_and_ids_are_left_as_they_are(lab):
+    ids = [5, 2, 5]
+
+    def choose(logits):
+        for temperature in (0.0, 0.8):
+            params = {"top_k": 9, "top_p": 0.9, "min_p": 0.01, "repetition_penalty": 1.2, "seed": 6}
+            sampler(lab, temperature=temperature, **params)(logits, ids)
+
+    check_leaves_alone(lab, choose, the_logits=random_logits(24))
+    check_equal(ids, [5, 2, 5], name="the caller's token ids, afterwards")
 
 
 def test_task_4_temperature_0_still_heeds_the_penalty(lab):
@@ -434,6 +501,13 @@ def test_task_4_each_step_sees_the_scores_of_the_one_before(lab, shares, params,
     check_equal(drawn, possible, name=f"the tokens drawn with {params}{hint}")
 
 
+def test_task_4_the_penalty_comes_before_the_temperature(lab):
+    """Once the highest score is subtracted, no score is positive, and a penalty would have the opposite effect."""
+    choose = sampler(lab, temperature=0.05, repetition_penalty=1.5, seed=1)
+    drawn = set(draws(lambda logits, _: choose(logits, [0]), lab.array([6.0, 5.0, 1.0]), 60))
+    check_equal(drawn, {1}, name="the tokens that come up")
+
+
 @pytest.mark.parametrize(
     "params",
     [
@@ -450,24 +524,18 @@ def test_task_4_each_step_sees_the_scores_of_the_one_before(lab, shares, params,
 )
 def test_task_4_the_steps_are_taken_in_order_with_one_number_per_token(lab, params):
     choose = sampler(lab, seed=71, **params)
-    numbers = random.Random(71)
-    ids = [2, 5, 5, 17]
-    for step in range(40):
-        logits = random_logits(700 + step)
-        kept = oracle.penalize(logits, ids, params.get("repetition_penalty", 1.0)) / params["temperature"]
-        kept = oracle.top_k(kept, params.get("top_k", 0))
-        kept = oracle.top_p(kept, params.get("top_p", 1.0))
-        kept = oracle.min_p(kept, params.get("min_p", 0.0))
-        expected = oracle.draw(kept, numbers.random())
-        check(choose(lab.array(logits), ids), expected, name=f"token {step} with {params}")
-        ids.append(expected)
-
-
-def test_task_4_the_penalty_comes_before_the_temperature(lab):
-    """Once the highest score is subtracted, no score is positive, and a penalty would have the opposite effect."""
-    choose = sampler(lab, temperature=0.05, repetition_penalty=1.5, seed=1)
-    drawn = set(draws(lambda logits, _: choose(logits, [0]), lab.array([6.0, 5.0, 1.0]), 60))
-    check_equal(drawn, {1}, name="the tokens that come up")
+    logits = [random_logits(700 + step) for step in range(40)]
+    generator = random.Random(71)
+    numbers = [generator.random() for _ in range(80)]
+    expected = oracle.tokens(logits, [2, 5, 5, 17], numbers, params)
+    drawn = [choose(lab.array(row), [2, 5, 5, 17, *expected[:step]]) for step, row in enumerate(logits)]
+    check(
+        np.array(drawn),
+        np.array(expected),
+        name=f"40 tokens drawn with {params}",
+        framework="numpy",
+        suspects=order_suspects(logits, numbers, params, expected),
+    )
 
 
 def test_task_4_draws_follow_the_probabilities(lab):
@@ -509,11 +577,10 @@ def test_task_4_the_lowest_temperatures_choose_the_best(lab, temperature):
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_task_4_half_precision_logits_are_accepted_and_not_changed(lab, dtype):
+def test_task_4_half_precision_logits_are_accepted(lab, dtype):
     array = lab.array(random_logits(19), dtype)
     before = lab.numpy(array).astype(np.float64)
     choose = sampler(lab, temperature=0.8, top_k=9, top_p=0.9, min_p=0.01, repetition_penalty=1.2, seed=6)
     kept = oracle.penalize(before, [1, 2], 1.2) / 0.8
     kept = oracle.min_p(oracle.top_p(oracle.top_k(kept, 9), 0.9), 0.01)
     check(choose(array, [1, 2]), oracle.draw(kept, random.Random(6).random()), name="the token")
-    check_untouched(array, before, name="the logits", axes="V", dtype=dtype)

@@ -16,12 +16,12 @@ import time
 from pathlib import Path
 
 import torch
-from platformdirs import user_cache_dir
 from rich.console import Console
 from rich.markup import escape
 from safetensors import safe_open
 from torch import Tensor
 
+from tiny_llm.cache_folder import CACHE_VARIABLE, cache_folder
 from tiny_llm.config import ModelConfig
 from tiny_llm.loading.aligned_safetensors import write_aligned
 from tiny_llm.loading.convert import convert
@@ -30,15 +30,9 @@ from tiny_llm.loading.files import check_file
 from tiny_llm.loading.layout import layout, shape
 from tiny_llm.loading.sources import open_source
 
-CACHE_VARIABLE = "TINY_LLM_CACHE"
 _FORMAT = 2  # to be raised when the same source would give other tensors, or the header changes
 _ABANDONED_SECONDS = 3600.0
 _WORDS = {torch.float32: torch.int32, torch.bfloat16: torch.int16, torch.float16: torch.int16}
-
-
-def cache_folder() -> Path:
-    """Where converted weights are kept."""
-    return Path(os.environ.get(CACHE_VARIABLE) or user_cache_dir("tiny-llm", appauthor=False))
 
 
 def convert_once(path: Path, dtype: torch.dtype) -> tuple[ModelConfig, dict[str, Tensor]]:

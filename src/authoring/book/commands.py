@@ -23,6 +23,7 @@ from coursekit.paths import Course
 
 _HTML_CODE = re.compile(r"<code>(?P<text>pdm run [^<]*)</code>")
 _TASK_FILTER = re.compile(r"\btask_(?P<number>\d+)\b")
+_DAY_OR_TASK = re.compile(r"\d+(\.\d+){0,2}")
 _OWN_SCRIPT = re.compile(rf"python -m (?P<room>{'|'.join(ROOMS)}) (?P<command>\S+)(?P<given>.*)")
 
 
@@ -129,6 +130,7 @@ class KnownCommands:
             for key in ("task", "to")
             if re.fullmatch(r"[\d.]*\.[\d.]*", str(value := values.get(key)))
         ]
+        names += [word for word in values.get("words") or [] if _DAY_OR_TASK.fullmatch(word)]
         if week is not None:
             names.append(str(week) if day is None else f"{week}.{day}")
         if week is not None and day is not None:

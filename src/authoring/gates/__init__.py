@@ -56,13 +56,17 @@ def prove(
         int | None,
         typer.Option(min=1, metavar="NUMBER", help="How many runs at a time; by default one a core."),
     ] = None,
+    messages: Annotated[
+        bool,
+        typer.Option("--messages", help="Also print what a learner with each mutant's mistake would read."),
+    ] = False,
 ) -> None:
     """Prove that reference, starter, tests, mutants and book agree: all gates, or those that you name.
 
     Gates: lint, agreement, starter, order, mutants, mlx, reference. Exit code 0 only when every gate that ran passed.
     """
     gates = choose(only, leave_out)
-    context = Context(Course.find(), _console(), workers or cores(), day)
+    context = Context(Course.find(), _console(), workers or cores(), day, messages)
     if day is not None:
         _ = context.lessons  # a day that isn't there is the caller's mistake, not a gate's finding
     with _leaving_when_terminated():

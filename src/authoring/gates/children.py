@@ -14,8 +14,6 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import NoReturn
 
-from authoring.gates import kernel_cache
-
 # One core for each child: the cores are shared out by running several children.
 ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
@@ -96,4 +94,4 @@ def _redirect(log: Path) -> None:
 
 def _environment(command: Command) -> dict[str, str]:
     own = {"TMPDIR": str(command.temporary), "PYTEST_ADDOPTS": ""}
-    return {**ONE_THREAD, **kernel_cache.environment(command.kernels), **own}
+    return {**ONE_THREAD, "NUMBA_CACHE_DIR": str(command.kernels), **own}

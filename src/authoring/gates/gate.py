@@ -32,12 +32,16 @@ class Findings:
 
 @dataclass
 class Context:
-    """The course, the day to keep to (None for all), where to show progress, how many children at a time."""
+    """The course, the day to keep to (None for all), where to show progress, how many children at a time.
+
+    messages: whether the gate of mutants notes what a learner with each mistake would read.
+    """
 
     course: Course
     console: Console
     workers: int
     day: str | None = None
+    messages: bool = False
 
     @cached_property
     def manifest(self) -> Manifest:

@@ -15,7 +15,7 @@ from coursekit.paths import Course
 
 FEWEST = 2  # mutants a task
 REQUIRED = ("task", "why", "file", "find", "replace")
-OPTIONAL = ("package",)
+OPTIONAL = ("package", "says")
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,7 @@ class Mutant:
 
     place: file and line of its entry, to name it in messages.
     content: the whole file with the mistake in it.
+    says: words that must stand in the first message that a learner with this mistake sees; None where any will do.
     """
 
     task: Task
@@ -34,6 +35,7 @@ class Mutant:
     file: str
     place: str
     content: bytes
+    says: str | None = None
 
 
 class MutantFile:
@@ -90,7 +92,9 @@ class MutantFile:
             self.problems.append(f"{place}: {entry['why']!r} is not Python: {error}")
             return None
         task = self._tasks[entry["task"]]
-        return Mutant(task, entry["why"], package, entry["file"], place, content.encode("utf-8"))
+        return Mutant(
+            task, entry["why"], package, entry["file"], place, content.encode("utf-8"), entry.get("says")
+        )
 
     def _fault(self, entry: dict[str, Any]) -> str | None:
         """What is wrong with an entry, or None."""
@@ -98,6 +102,8 @@ class MutantFile:
             return f"{', '.join(missing)}: missing, or not text"
         if unknown := sorted(entry.keys() - {*REQUIRED, *OPTIONAL}):
             return f"unknown key {unknown[0]!r}; known: {', '.join((*REQUIRED, *OPTIONAL))}"
+        if "says" in entry and not (isinstance(entry["says"], str) and entry["says"].strip()):
+            return "says must be text, and not empty"
         if not entry["why"].strip() or not entry["find"]:
             return "why and find must not be empty"
         if entry["task"] not in self._tasks:

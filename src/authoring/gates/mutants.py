@@ -41,12 +41,14 @@ def mutants(context: Context) -> Findings:
     jobs = [_job(context, one, limits[one.lesson.name, one.backend]) for one in runnable]
     found = 0
     for one, result in zip(runnable, context.run("mutants", jobs), strict=True):
-        fault = _survival(one.mutant, result)
-        found += fault is None
-        if fault is not None:
+        survival = _survival(one.mutant, result)
+        found += survival is None
+        if (fault := survival or _silence(one.mutant, result)) is not None:
             findings.problems.append(f"{one.label} {fault}")
         elif result.timed_out:
             findings.notes.append(f"{one.label} never ends: it was {result.last_words}")
+        if context.messages:
+            findings.notes.append(f"{one.label} reads{indented(result.first_failure(one.mutant.task.name))}")
     tasks = len({one.mutant.task.name for one in planted})
     left = f", {len(planted) - len(jobs)} not run" if len(planted) > len(jobs) else ""
     findings.looked_at = f"{found} of {count(len(jobs), 'mutant')} found{left}, {count(tasks, 'task')}"
@@ -127,3 +129,16 @@ def _survival(mutant: Mutant, result: JobResult) -> str | None:
     if state == TaskState.NOT_STARTED:
         return "reads 'not started': a mutant is a mistake, not a stub"
     return f"gave no result{indented(result.last_words)}"
+
+
+def _silence(mutant: Mutant, result: JobResult) -> str | None:
+    """What the learner is told instead of the words that the mutant asks for, or None where they are there."""
+    told = result.first_failure(mutant.task.name)
+    if mutant.says is None or _plain(mutant.says) in _plain(told):
+        return None
+    return f"is found, but the message does not say {mutant.says!r}{indented(told)}"
+
+
+def _plain(text: str) -> str:
+    """The text without regard to case and line breaks."""
+    return " ".join(text.casefold().split())

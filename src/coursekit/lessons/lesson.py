@@ -62,7 +62,7 @@ class Task:
 
     @property
     def test_command(self) -> str:
-        return f"pdm run test --week {self.week} --day {self.day} -- -k {self.id}"
+        return f"pdm run test {self.name}"
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Lesson:
 
     @property
     def test_command(self) -> str:
-        return f"pdm run test --week {self.week} --day {self.day}"
+        return f"pdm run test {self.name}"
 
     @property
     def points(self) -> int:

@@ -35,6 +35,9 @@ NEITHER_TRUE_NOR_FALSE = (
 )
 ALL_AXES_TURNED = "`.T` turns all axes round; `.mT` swaps the last two"
 
+OTHER_ARGUMENTS = "this call and the function that it calls don't agree on the arguments"
+ARGUMENTS = r"takes .*positional arguments? but|unexpected keyword argument"
+
 # Exceptions that say little to a beginner: type, a pattern of the message, what it means.
 MEANINGS = (
     ("RuntimeError", r"Boolean value of Tensor .* ambiguous", NEITHER_TRUE_NOR_FALSE),
@@ -55,7 +58,7 @@ MEANINGS = (
         r"unexpected keyword argument '(\w+)'",
         r"keep the signature of the starter: \1 is part of it",
     ),
-    ("TypeError", r"takes .*positional arguments? but", "keep the signature of the starter"),
+    ("TypeError", ARGUMENTS, "keep the signature of the starter"),
     ("AssertionError", r"", "an assert in your own code does not hold"),
     ("RecursionError", r"", "a function calls itself without end"),
     (
@@ -205,6 +208,9 @@ def _meaning(error: BaseException, frames: traceback.StackSummary, places: Place
         return [f"  {NONE_IN_LEARNERS_CODE if learners else NONE_IN_A_TEST}"]
     if learners and SHAPES_OF_BATCHES.search(str(error)) and TRANSPOSED.search(reached[-1].line or ""):
         return [f"  {ALL_AXES_TURNED}"]
+    # Only where a test calls is the signature known to be the learner's to keep.
+    if learners and isinstance(error, TypeError) and re.search(ARGUMENTS, str(error)):
+        return [f"  {OTHER_ARGUMENTS}"]
     if isinstance(error, AssertionError) and frames and not places.is_learners(frames[-1].filename):
         return []  # Triton's own, on its way through the learner's kernel
     for kind, pattern, meaning in MEANINGS:

@@ -30,7 +30,7 @@ class Result:
 
     ``task`` is None for a test outside the days; ``sentence`` is what the test's name says; ``message`` says what
     is wrong, in plain words; ``where`` is the test's own file and line; ``needs`` names the task ("1.1.1 Softmax")
-    whose stub was reached where that is not the test's own.
+    whose stub was reached where that is not the test's own; ``printed`` is what a failing test wrote, shortened.
     """
 
     id: str
@@ -41,6 +41,7 @@ class Result:
     message: str = ""
     where: str = ""
     needs: str = ""
+    printed: str = ""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,8 @@ import torch
 from numba.extending import overload
 from torch import Tensor
 
+from tiny_llm.kernels.kept import can_be_kept
+
 # The compiler may reorder sums, without which it can't use vector instructions for them, and fuse a multiplication
 # with an addition. It may not assume that there is no infinity or NaN.
 _FAST = {"reassoc", "contract", "nsz"}
@@ -18,11 +20,12 @@ _FAST = {"reassoc", "contract", "nsz"}
 def kernel(function: Any) -> Any:
     """Compile a function with Numba; its `prange` loops are spread over the cores.
 
-    The first call with new types compiles, which takes seconds; the machine code is then kept on disk for later runs.
+    The first call with new types compiles, which takes seconds; the machine code is then kept on disk for later runs,
+    until the kernel, or anything that it uses, is changed.
     """
     # Without a prange, as in a stub, there is nothing to spread, and Numba would warn about that.
     spread = "prange" in function.__code__.co_names
-    return numba.njit(parallel=spread, fastmath=_FAST, cache=True)(function)
+    return numba.njit(parallel=spread, fastmath=_FAST, cache=can_be_kept(function))(function)
 
 
 def inlined(function: Any) -> Any:

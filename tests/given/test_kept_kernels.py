@@ -1,0 +1,215 @@
+"""What is kept of compiled kernels: kernels of the same text, wherever it lies, and no others."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from courses import write
+
+from coursekit.paths import Course
+from tiny_llm.kernels import kept
+from tiny_llm.kernels.kept import fingerprint
+
+STARRED = """
+def starry(x):
+    return x
+"""
+
+SHARED = """
+from numba.extending import overload
+
+def widened(x):
+    return float(x)
+
+def narrowed(x):
+    return int(x)
+
+@overload(widened, inline="always")
+def _widened(x):
+    return lambda x: x + 0.0
+"""
+
+KERNELS = """
+from tiny_llm.shared import widened
+from tiny_llm import shared as common
+from .shared import narrowed
+from tiny_llm.starred import *
+
+TILE = 64
+
+@kernel
+def attend(x):
+    return fold(x) + TILE
+
+@kernel
+def other(x):
+    return x
+
+@kernel
+def by_module(x):
+    return common.widened(x)
+
+@kernel
+def by_dots(x):
+    return narrowed(x)
+
+@kernel
+def by_star(x):
+    return starry(x)
+
+@inlined
+def fold(x):
+    return widened(x)
+
+def from_python(x):
+    return attend(x)
+"""
+
+
+FILES = {"shared": SHARED, "starred": STARRED, "kernels": KERNELS}
+
+
+@pytest.fixture
+def of_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """The fingerprint of a kernel, with one change in one of the files, each time in another folder."""
+    folders = (tmp_path / str(number) for number in range(10))
+
+    def of(kernel: str, old: str = "", new: str = "") -> str:
+        folder = next(folders)
+        for name, text in FILES.items():
+            write(folder / f"{name}.py", text.replace(old, new) if old else text)
+            module = ModuleType(f"tiny_llm.{name}")
+            module.__file__, module.__package__ = str(folder / f"{name}.py"), "tiny_llm"
+            monkeypatch.setitem(sys.modules, f"tiny_llm.{name}", module)
+        return fingerprint(folder / "kernels.py", kernel)
+
+    return of
+
+
+@pytest.fixture
+def of_attend(of_kernel: Callable[..., str]) -> Callable[..., str]:
+    return functools.partial(of_kernel, "attend")
+
+
+def test_it_does_not_matter_where_the_files_lie(of_attend):
+    assert of_attend() == of_attend()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("return x\n", "return -x\n"),
+        ("attend(x)\n", "attend(-x)\n"),
+        ("def other", "# A comment\n\ndef other"),
+    ],
+    ids=["another kernel", "what calls the kernel", "a comment"],
+)
+def test_what_the_kernel_does_not_need_does_not_matter(of_attend, old, new):
+    assert of_attend(old, new) == of_attend()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("fold(x) + TILE", "fold(x) - TILE"),
+        ("TILE = 64", "TILE = 32"),
+        ("return widened(x)", "return widened(-x)"),
+        ("return float(x)", "return float(-x)"),
+        ("x + 0.0", "x + 1.0"),
+        ("@kernel\ndef attend", "@inlined\ndef attend"),
+    ],
+    ids=["itself", "a constant", "what it calls", "another file", "a compiled form", "how it is compiled"],
+)
+def test_all_that_the_kernel_needs_matters(of_attend, old, new):
+    assert of_attend(old, new) != of_attend()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "old", "new"),
+    [
+        ("by_module", "return float(x)", "return float(-x)"),
+        ("by_dots", "return int(x)", "return int(-x)"),
+        ("by_star", "def starry(x):\n    return x", "def starry(x):\n    return -x"),
+    ],
+)
+def test_it_does_not_matter_how_a_function_is_imported(of_kernel, kernel, old, new):
+    assert of_kernel(kernel) == of_kernel(kernel)
+    assert of_kernel(kernel, old, new) != of_kernel(kernel)
+
+
+def test_a_kernel_that_was_not_used_for_long_is_removed(tmp_path):
+    for name, days in (("old", 31), ("young", 29)):
+        (tmp_path / name).mkdir()
+        os.utime(tmp_path / name, times=(time.time() - days * 24 * 3600,) * 2)
+    kept._prepared(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["young"]
+
+
+INLINED = """
+from tiny_llm.kernels.compiling import inlined
+
+@inlined
+def twice(x):
+    return x + x
+"""
+
+CALLER = """
+from tiny_llm.kernels.compiling import kernel
+from tiny_llm.kernels.inlined import twice
+
+@kernel
+def four_times(x):
+    return twice(twice(x))
+"""
+
+RUN = """
+from tiny_llm.kernels.caller import four_times
+print(four_times(3), sum(four_times.stats.cache_hits.values()))
+"""
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """A package with a kernel that calls a function of another file."""
+    reference, root = Course.find().root / "solutions" / "tiny_llm", tmp_path / "tiny_llm"
+    (root / "kernels").mkdir(parents=True)
+    for name in ("cache_folder.py", "kernels/__init__.py", "kernels/compiling.py", "kernels/kept.py"):
+        shutil.copy(reference / name, root / name)
+    write(root / "__init__.py", "")
+    write(root / "kernels" / "inlined.py", INLINED)
+    write(root / "kernels" / "caller.py", CALLER)
+    return root
+
+
+def run(package: Path, cache: Path | str) -> list[str]:
+    """What the kernel gives for 3, and how often its machine code was found on disk."""
+    own = {"PYTHONPATH": str(package.parent), "TINY_LLM_CACHE": str(cache), "NUMBA_CACHE_DIR": ""}
+    done = subprocess.run(
+        [sys.executable, "-c", RUN], env=os.environ | own, capture_output=True, text=True, timeout=110
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_a_kernel_is_kept_until_a_function_that_it_inlines_from_another_file_changes(package, tmp_path):
+    cache = tmp_path / "cache"
+    assert run(package, cache) == ["12", "0"]
+    assert run(package, cache) == ["12", "1"]
+    write(package / "kernels" / "inlined.py", INLINED.replace("x + x", "x - x"))
+    assert run(package, cache) == ["0", "0"]
+    write(package / "kernels" / "inlined.py", INLINED)
+    assert run(package, cache) == ["12", "1"]
+
+
+def test_a_kernel_runs_also_where_no_folder_can_be_written_to(package, tmp_path):
+    (tmp_path / "a file").write_text("in the way")
+    assert run(package, tmp_path / "a file") == ["12", "0"]
