@@ -42,23 +42,20 @@ def waiting(what: str, console: Console | None = None) -> Iterator[Say]:
 
 
 class _LateLine:
-    """A line that is printed unless it is taken back, or replaced, in time."""
+    """A line that is printed unless it is taken back in time."""
 
     def __init__(self, console: Console, text: str) -> None:
         self._console = console
-        self._start(text)
+        self._text = text
+        self._timer = threading.Timer(SILENT_SECONDS, self._print)
+        self._timer.daemon = True
+        self._timer.start()
 
     def change(self, text: str) -> None:
-        self.stop()
-        self._start(text)
+        self._text = text
 
     def stop(self) -> None:
         self._timer.cancel()
 
-    def _start(self, text: str) -> None:
-        self._timer = threading.Timer(SILENT_SECONDS, self._print, [text])
-        self._timer.daemon = True
-        self._timer.start()
-
-    def _print(self, text: str) -> None:
-        self._console.print(text, soft_wrap=True, markup=False)
+    def _print(self) -> None:
+        self._console.print(self._text, soft_wrap=True, markup=False)
