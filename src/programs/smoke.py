@@ -67,7 +67,7 @@ def smoke(
         golden = load_golden(course, MODEL)
         loaded = load(MODEL, "float32", device)
         runs, missing = run_stages(loaded, stages, golden, limits, lambda each: _require(course, impl, each))
-    console.print(_ladder(runs, golden))
+    console.print(make_ladder(runs, golden))
     for run in runs:
         for prompt, parting in run.partings:
             console.print(
@@ -153,7 +153,8 @@ def run_stage(
     return run
 
 
-def _ladder(runs: list[StageRun], golden: list[GoldenPrompt]) -> Table:
+def make_ladder(runs: Sequence[StageRun], golden: Sequence[GoldenPrompt]) -> Table:
+    """A row for each stage: its speed, also beside that of the first one, and whether its tokens are the same."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("stage", ""):
         table.add_column(column)
@@ -169,7 +170,7 @@ def _ladder(runs: list[StageRun], golden: list[GoldenPrompt]) -> Table:
     return table
 
 
-def _verdict(run: StageRun, golden: list[GoldenPrompt]) -> str:
+def _verdict(run: StageRun, golden: Sequence[GoldenPrompt]) -> str:
     if not run.partings:
         count = sum(len(prompt.token_ids) for prompt in golden)
         return f"[green]the same[/green] ({count} tokens, {len(golden)} prompts)"

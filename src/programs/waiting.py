@@ -17,7 +17,7 @@ Say = Callable[[str], object]
 
 
 @contextmanager
-def waiting(what: str, console: Console | None = None) -> Iterator[Say]:
+def waiting(what: str, console: Console | None = None, only_in_terminal: bool = False) -> Iterator[Say]:
     """Say what the program does while the block runs, and for how long it has done so.
 
     In a terminal the line turns and counts the seconds, and is gone at the end. Elsewhere it is printed once, and
@@ -26,6 +26,7 @@ def waiting(what: str, console: Console | None = None) -> Iterator[Say]:
     Args:
         what: the program does.
         console: where to say it, if something else is shown there already; standard error if left out.
+        only_in_terminal: the wait is long now and then, but never worth a line in a file.
     """
     console = console or Console(stderr=True, highlight=False)
     if console.is_terminal and not console.is_dumb_terminal:
@@ -33,6 +34,8 @@ def waiting(what: str, console: Console | None = None) -> Iterator[Say]:
         with Progress(*columns, console=console, transient=True) as progress:
             task = progress.add_task(what)
             yield lambda text: progress.update(task, description=text)
+    elif only_in_terminal:
+        yield lambda text: None
     else:
         line = _LateLine(console, what)
         try:

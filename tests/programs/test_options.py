@@ -35,10 +35,8 @@ def taken(*arguments, **options):
     raise Taken
 
 
-import programs.waiting
 import benchmarks.command, programs.batch_main, programs.doctor, programs.main, programs.serve, programs.smoke
 
-programs.waiting.SILENT_SECONDS = 1e6
 if "--really" not in sys.argv:
     for module in (programs.batch_main, programs.main, programs.serve, programs.smoke):
         module.load = taken
