@@ -48,7 +48,7 @@ def mutations(source: str, qualname: str, name: str = "the file") -> Iterator[Mu
         if position is None or not first <= position.line <= last:
             continue
         for changed in _changes(node):
-            content = wrapper.module.deep_replace(node, changed).code  # type: ignore[arg-type]
+            content = cst.ensure_type(wrapper.module.deep_replace(node, changed), cst.Module).code
             if content in seen or not _is_python(content):
                 continue
             seen.add(content)

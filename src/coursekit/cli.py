@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import importlib
-import io
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-
-import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+from typing import TYPE_CHECKING
 
 from coursekit.errors import CourseError
+from coursekit.interrupts import INTERRUPTED, leave_at_once_from_now_on, leaving_at_once
+from coursekit.streams import OutputLost, drop_output, prepare_streams
+
+if TYPE_CHECKING:
+    import typer
+    from typer import TyperException
 
 REFUSED = 2
-INTERRUPTED = 130
+READER_GONE = 141
+"""The exit code where standard output led to a program that has ended, as shells give it: 128 + SIGPIPE."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,8 @@ class Command:
 
     def application(self, name: str) -> typer.Typer:
         """The command as a typer application of its own; its module is imported now."""
+        import typer
+
         module_name, function_name = self.place.split(":")
         function = getattr(importlib.import_module(module_name), function_name)
         app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
@@ -40,37 +44,75 @@ class Command:
 
 def run(commands: Mapping[str, Command]) -> None:
     """Run the command that the arguments name and leave with its exit code."""
-    _tolerate_old_consoles()
-    console = Console(stderr=True, highlight=False)
+    prepare_streams()
+    code = _run(commands, sys.argv[1:])
+    leave_at_once_from_now_on()
+    sys.exit(code)
+
+
+def _run(commands: Mapping[str, Command], arguments: list[str]) -> int:
     try:
-        _dispatch(commands, sys.argv[1:])
+        code = _dispatch(commands, arguments)
+        sys.stdout.flush()
+        return code
     except CourseError as error:
-        console.print(f"[red]error:[/red] {escape(str(error))}", soft_wrap=True)
-        sys.exit(REFUSED)
+        return _refuse(str(error))
     except KeyboardInterrupt:
-        console.print("interrupted")
-        sys.exit(INTERRUPTED)
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except OutputLost as error:
+        drop_output()
+        return READER_GONE if error.reader_gone else _refuse(f"can't write to standard output: {error}")
 
 
-def _dispatch(commands: Mapping[str, Command], arguments: list[str]) -> None:
-    if not arguments or arguments[0] in ("-h", "--help"):
-        _print_commands(commands)
-        return
-    name, *rest = arguments
-    if name not in commands:
-        raise CourseError(f"there is no command {name!r}; there are: {', '.join(commands)}")
-    # standalone_mode=False would leave typer's own usage errors to us; its messages are good, so it keeps them.
-    commands[name].application(name)(args=rest, prog_name=f"pdm run {name}")
+def _refuse(message: str) -> int:
+    from rich.console import Console
+    from rich.markup import escape
+
+    Console(stderr=True, highlight=False).print(f"[red]error:[/red] {escape(message)}", soft_wrap=True)
+    return REFUSED
 
 
-def _tolerate_old_consoles() -> None:
-    """Where the terminal's encoding lacks a sign such as ×, print a question mark rather than fail."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
+def _dispatch(commands: Mapping[str, Command], arguments: list[str]) -> int:
+    _refuse_what_is_no_text(arguments)
+    with leaving_at_once():
+        # Imported in here, as the command's own modules are: they take long enough for a Ctrl-C to come.
+        from typer import TyperException
+
+        if not arguments or arguments[0] in ("-h", "--help"):
+            _print_commands(commands)
+            return 0
+        name, *rest = arguments
+        if name not in commands:
+            raise CourseError(f"there is no command {name!r}; there are: {', '.join(commands)}")
+        application = commands[name].application(name)
+    try:
+        # In standalone mode typer would end the process itself, and print its errors on many lines.
+        return application(args=rest, prog_name=f"pdm run {name}", standalone_mode=False) or 0
+    except TyperException as error:
+        raise CourseError(f"{_one_line(error)} (its options: pdm run {name} --help)") from None
+
+
+def _one_line(error: TyperException) -> str:
+    """Typer's message about an option: its name, then what is wrong with its value."""
+    message = error.format_message()
+    return " ".join(message.split()).removesuffix(".").replace(": Value error, ", ": ")
+
+
+def _refuse_what_is_no_text(arguments: list[str]) -> None:
+    """Refuse bytes that aren't UTF-8, which Python hides in surrogates: no later step could use or print them."""
+    for argument in arguments:
+        try:
+            argument.encode("utf-8")
+        except UnicodeEncodeError:
+            shown = argument.encode("utf-8", "replace").decode("utf-8")
+            raise CourseError(f"the argument {shown!r} isn't valid text in UTF-8") from None
 
 
 def _print_commands(commands: Mapping[str, Command]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table(box=None, show_header=False, pad_edge=False)
     for name, command in commands.items():
         table.add_row(f"pdm run {name}", command.summary)

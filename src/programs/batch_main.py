@@ -53,6 +53,7 @@ def batch_main(
     top_k: options.TopKOption = 0,
     top_p: options.TopPOption = 1.0,
     min_p: options.MinPOption = 0.0,
+    repetition_penalty: options.RepetitionPenaltyOption = 1.0,
     seed: options.SeedOption = None,
 ) -> None:
     """Answer a fixed set of prompts, several at a time, and say how fast it went."""
@@ -61,12 +62,13 @@ def batch_main(
         "top_k": top_k,
         "top_p": top_p,
         "min_p": min_p,
+        "repetition_penalty": repetition_penalty,
         "seed": seed,
     }
     with running(impl):
         make_sampler(**params)  # refuse bad values before the model is loaded
         stages = find_stages(stage, ANSWERING)
-        loaded = load(model, dtype, device, Console(stderr=True), bits, matmul)
+        loaded = load(model, dtype, device, bits, matmul)
         answer_all(loaded, stages, Limits(seats, chunk, attention), max_tokens, params)
 
 
@@ -190,5 +192,5 @@ def _advice(stage: Stage, missing: Stub) -> str:
     some = f": {len(SHORT)} short prompts of {len(PROMPTS)}" if stage.short_prompts else ""
     return (
         f"This was {stage.title}{some}. The next stage needs "
-        f"{missing.message}. Test it with: pdm run test --week {missing.week} --day {missing.day}"
+        f"{missing.message}. Test it with: pdm run test {missing.week}.{missing.day}"
     )

@@ -63,7 +63,7 @@ def smoke(
     limits = replace(LIMITS, attention=attention)
     with running(impl) as course:
         golden = load_golden(course, MODEL)
-        loaded = load(MODEL, "float32", device, Console(stderr=True))
+        loaded = load(MODEL, "float32", device)
         runs, missing = run_stages(loaded, stages, golden, limits, lambda each: _require(course, impl, each))
     console.print(_ladder(runs, golden))
     for run in runs:

@@ -7,7 +7,7 @@ from books import CHAPTER, MANIFEST, PAGES, make_book
 
 from authoring.book.agreement import book_problems
 from authoring.book.commands import find_commands
-from authoring.book.markdown import Page
+from coursekit.book.markdown import Page
 from coursekit.manifest import load_manifest
 from coursekit.paths import Course
 
@@ -110,6 +110,8 @@ def test_good_commands_pass(tmp_path, command):
         ("pdm run test --week 1 --day 4", "1.4"),
         ("pdm run test --week 2", "2"),
         ("pdm run test --week 1 --day 3 -- -k task_7", "1.3.7"),
+        ("pdm run test 1.4", "1.4"),
+        ("pdm run test 1.3.7 --all", "1.3.7"),
         ("pdm run hint 1.3.9", "1.3.9"),
         ("pdm run reset --week 1 --day 3 --task 4", "1.3.4"),
         ("pdm run catch-up --to 3.3", "3.3"),
@@ -126,6 +128,8 @@ def test_a_day_or_task_that_is_not_there_is_a_problem(tmp_path, command, missing
         "pdm run test --week 1 --day 3",
         "pdm run test --week 1",
         "pdm run test --week 1 --day 3 -- -k task_2",
+        "pdm run test 1.3",
+        "pdm run test 1.3.2 -k causal",
         "pdm run hint 1.3.2",
         "pdm run reset --week 1 --day 3 --task 2",
         "pdm run catch-up --to 1.3",

@@ -19,8 +19,8 @@ from books import MANIFEST, make_book
 
 from authoring.book.boxes import expand
 from authoring.book.command import find_mdbook, require_free_port, run_mdbook
-from authoring.book.markdown import Page
 from authoring.book.preprocessor import expand_book, main
+from coursekit.book.markdown import Page
 from coursekit.errors import CourseError
 from coursekit.paths import Course
 
@@ -32,7 +32,7 @@ def test_a_task_box_says_what_to_write_how_to_test_it_and_where_hints_are():
     assert "1 point<" in text
     assert "<code>src/tiny_llm/attention.py</code>, write <code>grouped</code>." in text
     assert "<code>src/tiny_llm/layers.py</code>, write <code>MLP.__call__</code>" in text
-    assert "pdm run test --week 1 --day 3 -- -k task_2" in text
+    assert "pdm run test 1.3.2" in text
     assert "pdm run hint 1.3.2" in text
     assert 'id="task-1-3-2"' in text
 

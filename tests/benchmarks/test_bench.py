@@ -291,6 +291,6 @@ def test_on_unwritten_code_bench_says_which_day_comes_first(tmp_path: Path) -> N
     make_copy(tmp_path, load_manifest(Course.find()))
     done = bench(**{ROOT_VARIABLE: str(tmp_path)})
     assert done.returncode == 2
-    assert "pdm run test --week 1 --day 1" in done.stderr
+    assert "pdm run test 1.1" in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""

@@ -1,6 +1,7 @@
 """The board says how every task stands, what to look at first and what to type next, in 80 columns."""
 
 import io
+from dataclasses import replace
 
 import pytest
 from courses import make_course, solve
@@ -22,7 +23,9 @@ def result(task, state, message="", needs=""):
     return Result(f"tests/x.py::{task}{state}", task, "says so", state, 0.1, message, "tests/x.py:3", needs)
 
 
-def board(course, *results, options="", encoding="utf-8", interrupted=False, errors=(), borrowed=()):
+def board(
+    course, *results, options="", encoding="utf-8", interrupted=False, errors=(), borrowed=(), every=False
+):
     """What the board of these results looks like."""
     planned = {task: sum(r.task == task for r in results) for task in {r.task for r in results}}
     report = Report("learner", "torch", "cpu", planned, list(results), list(errors), 0, interrupted, True)
@@ -31,7 +34,7 @@ def board(course, *results, options="", encoding="utf-8", interrupted=False, err
     lessons = tuple(lesson for lesson in manifest.lessons if lesson.name in days)
     file = io.TextIOWrapper(io.BytesIO(), encoding=encoding, newline="")
     console = Console(file=file, width=80, highlight=False)
-    Board(course, manifest, lessons, report, options, console, frozenset(borrowed)).show()
+    Board(course, manifest, lessons, report, options, console, frozenset(borrowed), every).show()
     file.seek(0)
     return file.read()
 
@@ -49,9 +52,64 @@ def test_the_first_failure_is_told_before_what_is_not_written(course):
         course, result("1.1.1", "not started"), result("1.1.2", "wrong", MESSAGE), result("1.2.1", "crashed")
     )
     assert "1.1.2 Perimeter: wrong\n  says so  (tests/x.py:3)\n\n    the area: 1 of 4 values differ" in text
-    assert "pdm run test --week 1 --day 1 -- -k task_2" in text
+    assert "pdm run test 1.1.2" in text
     assert "pdm run hint 1.1.2" in text
     assert "Next to write" not in text
+
+
+def failures(course, count, task="1.1.2", **options):
+    """The board of a task of which `count` tests are wrong, called "the first one", "number 1", and so on."""
+    wrong = [result(task, "wrong", f"message {number}\n" * 6) for number in range(count)]
+    wrong = [
+        replace(test, id=f"{number}", sentence=f"number {number}" if number else "the first one")
+        for number, test in enumerate(wrong)
+    ]
+    return board(course, *wrong, **options)
+
+
+def test_further_failing_tests_of_the_day_are_named_in_a_line_each(course):
+    text = failures(course, 3)
+    assert "Also failing:\n  1.1.2  number 1\n  1.1.2  number 2\n" in text
+    assert "message 1" not in text
+    assert "more" not in text
+
+
+def test_a_single_failing_test_has_no_list_of_others(course):
+    assert "Also failing" not in failures(course, 1)
+
+
+def test_of_many_failing_tests_five_are_named_and_the_rest_are_counted(course):
+    text = failures(course, 9)
+    assert "number 5" in text
+    assert "number 6" not in text
+    assert "and 3 more: pdm run test 1.1 --all" in text
+
+
+def test_the_command_for_all_failures_repeats_the_options_of_the_run(course):
+    assert "pdm run test 1.1 --all --backend mlx" in failures(course, 9, options="--backend mlx")
+
+
+def test_failing_tests_of_another_day_are_not_named(course):
+    text = board(course, result("1.1.1", "wrong", MESSAGE), result("1.2.1", "wrong", MESSAGE))
+    assert "Also failing" not in text
+
+
+def test_on_request_every_failing_test_is_shown_with_the_first_lines_of_its_message(course):
+    text = failures(course, 9, every=True)
+    for number in range(9):
+        assert text.count(f"message {number}\n") == 4
+    assert "number 8  (tests/x.py:3)" in text
+    assert "… 2 more lines" in text
+    assert "Also failing" not in text
+    assert "Next  pdm run test 1.1.2" in text
+
+
+def test_what_the_failing_test_printed_is_shown_below_its_message(course):
+    failed = replace(result("1.1.1", "wrong", MESSAGE), printed="a = 1\n" + 200 * "b")
+    text = board(course, failed)
+    assert "    it printed:\n      a = 1\n      bbb" in text
+    assert text.index("values differ") < text.index("it printed")
+    assert max(map(len, text.splitlines())) <= 80
 
 
 def test_a_task_that_needs_another_sends_the_learner_there(course):
@@ -80,6 +138,15 @@ def test_a_borrowed_task_says_so_and_earns_nothing(course):
     assert 0 < own < whole
 
 
+def test_a_day_of_borrowed_code_offers_its_stubs_in_place_of_done(course):
+    results = result("1.1.1", "passed"), result("1.1.2", "passed")
+    text = board(course, *results, borrowed=["1.1.2"], options="--backend mlx")
+    assert "All tests pass; Day 1.1 with borrowed code." in text
+    assert "Next  pdm run reset 1.1 --borrowed --backend mlx" in text
+    assert "pdm run test 1.2" in text
+    assert "Done" not in text
+
+
 def test_a_skipped_task_says_why_and_costs_no_points(course):
     text = board(course, result("1.1.1", "passed"), result("1.1.2", "skipped", "needs a GPU"))
     assert "– skipped        –/5  1.1.2  Perimeter  (needs a GPU)" in text
@@ -90,14 +157,15 @@ def test_a_skipped_task_says_why_and_costs_no_points(course):
 def test_a_finished_day_leads_to_the_next_one(course):
     text = board(course, result("1.1.1", "passed"), result("1.1.2", "passed"))
     assert (
-        "Done: Day 1.1.\nNext is Day 1.2, Circles: Measure circles.\n  read book/src/week_1/day_2.md" in text
+        "Done: Day 1.1.\nNext is Day 1.2, Circles: Measure circles.\n"
+        "  read pdm run book --open 1.2  (book/src/week_1/day_2.md)" in text
     )
-    assert "Next  pdm run test --week 1 --day 2" in text
+    assert "Next  pdm run test 1.2" in text
 
 
 def test_a_part_of_a_day_leads_to_the_rest_of_it(course):
     text = board(course, result("1.1.1", "passed"))
-    assert "Next  pdm run test --week 1 --day 1   for the rest of the day" in text
+    assert "Next  pdm run test 1.1   for the rest of the day" in text
 
 
 def test_the_last_day_says_that_it_is_the_last(course):
@@ -107,7 +175,7 @@ def test_the_last_day_says_that_it_is_the_last(course):
 
 def test_commands_repeat_the_options_of_the_run(course):
     text = board(course, result("1.1.1", "wrong", MESSAGE), options="--backend mlx")
-    assert "pdm run test --week 1 --day 1 --backend mlx -- -k task_1" in text
+    assert "pdm run test 1.1.1 --backend mlx" in text
 
 
 def test_lines_fit_80_columns_without_colour(course):

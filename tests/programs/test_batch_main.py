@@ -210,7 +210,7 @@ def test_the_next_form_is_taken_where_code_is_missing_and_the_advice_names_it(
     assert re.search(r"output tokens +4 ", out)
     assert "This was one by one: 2 short prompts" in out
     assert STUB in out
-    assert "pdm run test --week 2 --day 7" in out
+    assert "pdm run test 2.7" in out
 
 
 def test_when_no_form_has_its_code_the_last_ones_stub_is_raised() -> None:

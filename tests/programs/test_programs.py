@@ -102,7 +102,7 @@ def test_on_unwritten_code_the_programs_say_which_day_comes_first(
 ) -> None:
     done = run(*command, **{ROOT_VARIABLE: str(untouched)})
     assert done.returncode == 2
-    assert "pdm run test --week 1 --day 1" in done.stderr
+    assert "pdm run test 1.1" in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
 
@@ -201,7 +201,7 @@ def test_batch_main_before_week_2_answers_the_short_prompts_and_names_the_next_d
     assert done.returncode == 0, done.stderr
     assert re.search(rf"^requests +{len(SHORT)}", done.stdout, re.MULTILINE)
     assert "everything recomputed for each token" in done.stdout
-    assert "pdm run test --week 2 --day 1" in done.stdout
+    assert "pdm run test 2.1" in done.stdout
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT to send to another process")

@@ -14,8 +14,8 @@ from typing import Any
 import typer
 from typer.exceptions import TyperException
 
-from authoring.book.markdown import Page
 from authoring.rooms import ROOMS
+from coursekit.book.markdown import Page
 from coursekit.cli import Command as CourseCommand
 from coursekit.errors import CourseError
 from coursekit.manifest import Manifest
@@ -23,6 +23,7 @@ from coursekit.paths import Course
 
 _HTML_CODE = re.compile(r"<code>(?P<text>pdm run [^<]*)</code>")
 _TASK_FILTER = re.compile(r"\btask_(?P<number>\d+)\b")
+_DAY_OR_TASK = re.compile(r"\d+(\.\d+){0,2}")
 _OWN_SCRIPT = re.compile(rf"python -m (?P<room>{'|'.join(ROOMS)}) (?P<command>\S+)(?P<given>.*)")
 
 
@@ -126,9 +127,10 @@ class KnownCommands:
         week, day = values.get("week"), values.get("day")
         names = [
             str(value)
-            for key in ("task", "to")
+            for key in ("task", "to", "page", "day")
             if re.fullmatch(r"[\d.]*\.[\d.]*", str(value := values.get(key)))
         ]
+        names += [word for word in values.get("words") or [] if _DAY_OR_TASK.fullmatch(word)]
         if week is not None:
             names.append(str(week) if day is None else f"{week}.{day}")
         if week is not None and day is not None:

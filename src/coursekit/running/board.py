@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import dataclass
+from functools import cached_property
 
 from rich.console import Console
 from rich.text import Text
@@ -12,8 +12,10 @@ from coursekit.backends import Backend
 from coursekit.learner.stubs_left import unwritten
 from coursekit.manifest import Lesson, Manifest, Task
 from coursekit.paths import Course
+from coursekit.running.failing import first_failing, show_all, show_first
 from coursekit.running.import_path import Impl
 from coursekit.running.results import Report, TaskResult
+from coursekit.running.screen import Screen
 from coursekit.task_state import TaskState
 from coursekit.tracks import name_days
 
@@ -40,9 +42,14 @@ class Board:
     report: Report
     options: str
     console: Console
-    borrowed: frozenset[str] = (
-        frozenset()
-    )  # names of the tasks whose code is the reference's: they earn nothing
+    borrowed: frozenset[str] = frozenset()
+    """Names of the tasks whose code is the reference's: they earn nothing."""
+    every_failure: bool = False
+    """Show every failing test, not only the first."""
+
+    @cached_property
+    def screen(self) -> Screen:
+        return Screen(self.console, self.options)
 
     def show(self) -> None:
         """Print the board."""
@@ -51,20 +58,21 @@ class Board:
             ran = [task for task in lesson.tasks if task.name in tasks]
             if ran:
                 self._show_lesson(lesson, [(task, tasks[task.name]) for task in ran])
-        self._show_points()
+        self.show_points()
         for error in self.report.errors:
-            self._print()
-            self._print(f"{error['where']} can't be read:", style="bold red")
-            self._show_block(error["message"], indent=2)
-        self._show_next()
+            self.screen.print()
+            self.screen.print(f"{error['where']} can't be read:", style="bold red")
+            self.screen.block(error["message"], indent=2)
+        self.show_next()
 
     def _show_lesson(self, lesson: Lesson, tasks: list[tuple[Task, TaskResult]]) -> None:
-        self._print()
-        self._print(f"Week {lesson.week} Day {lesson.day}  {lesson.title}", style="bold")
+        self.screen.print()
+        self.screen.print(f"Week {lesson.week} Day {lesson.day}  {lesson.title}", style="bold")
         for task, result in tasks:
-            self._show_task(task, result)
+            self.show_task(task, result)
 
-    def _show_task(self, task: Task, result: TaskResult) -> None:
+    def show_task(self, task: Task, result: TaskResult) -> None:
+        """Print the line of one task."""
         symbol, plain, colour = LOOKS[result.state]
         points = (
             f"{self._earned(task, result)}/{task.points}"
@@ -72,15 +80,15 @@ class Board:
             else f"–/{task.points}"
         )
         line = Text("  ")
-        line.append(f"{symbol if self._unicode else plain} {result.state:<{STATE_WIDTH}}", style=colour)
-        line.append(f"  {self._plain(points):>5}  {task.name}  {task.title}")
+        line.append(f"{symbol if self.screen.unicode else plain} {result.state:<{STATE_WIDTH}}", style=colour)
+        line.append(f"  {self.screen.plain(points):>5}  {task.name}  {task.title}")
         note = self._note(result)
         fits = line.cell_len + len(note) + 4 <= self.console.width
         if note and fits:
             line.append(f"  ({note})", style="dim")
-        self._print(line)
+        self.screen.print(line)
         if not fits:
-            self._show_block(f"({note})", indent=NOTE_INDENT, style="dim")
+            self.screen.block(f"({note})", indent=NOTE_INDENT, style="dim")
 
     def _note(self, result: TaskResult) -> str:
         if result.state == TaskState.SKIPPED:
@@ -101,25 +109,27 @@ class Board:
     def _earned(self, task: Task, result: TaskResult) -> int:
         return 0 if task.name in self.borrowed else earned(task, result)
 
-    def _show_points(self) -> None:
+    def show_points(self) -> None:
+        """Print the sum of the points."""
         results = self.report.tasks
         tasks = [task for lesson in self.lessons for task in lesson.tasks if task.name in results]
         counted = [task for task in tasks if results[task.name].state != TaskState.SKIPPED]
         if not counted:
             return
         got = sum(self._earned(task, results[task.name]) for task in counted)
-        self._print()
-        self._print(f"{got} of {sum(task.points for task in counted)} points")
+        self.screen.print()
+        self.screen.print(f"{got} of {sum(task.points for task in counted)} points")
 
-    def _show_next(self) -> None:
+    def show_next(self) -> None:
+        """Print the first thing to look at, and the next commands to type."""
         if self.report.interrupted:
-            self._print("\ninterrupted: the rest did not run", style="yellow")
+            self.screen.print("\ninterrupted: the rest did not run", style="yellow")
             return
         if self.report.errors:
             return
-        failing = self._first(TaskState.CRASHED, TaskState.WRONG)
+        failing = first_failing(self.report)
         if failing is not None:
-            self._show_failure(*failing)
+            self._show_failure(self.manifest.task(failing.name))
             return
         missing = self._first(TaskState.NOT_STARTED)
         if missing is not None:
@@ -127,22 +137,20 @@ class Board:
             return
         self._show_done()
 
-    def _first(self, *states: TaskState) -> tuple[Task, TaskResult] | None:
+    def _first(self, state: TaskState) -> tuple[Task, TaskResult] | None:
         for name, result in self.report.tasks.items():
-            if result.state in states:
+            if result.state == state:
                 return self.manifest.task(name), result
         return None
 
-    def _show_failure(self, task: Task, result: TaskResult) -> None:
-        test = result.first_failure
-        assert test is not None
-        self._print()
-        self._print(f"{task.name} {task.title}: {result.state}", style="bold red")
-        self._show_block(f"{test.sentence}  ({test.where})", indent=2)
-        self._print()
-        self._show_block(test.message, indent=4)
-        self._show_commands(
-            (f"{task.test_command}", "when you have changed it"), (f"hint {task.name}", "for a hint")
+    def _show_failure(self, task: Task) -> None:
+        lesson = self.manifest.lesson(f"{task.week}.{task.day}")
+        if self.every_failure:
+            show_all(self.screen, [self.manifest.task(name) for name in self.report.tasks], self.report)
+        else:
+            show_first(self.screen, lesson, task, self.report)
+        self.screen.commands(
+            (task.test_command, "when you have changed it"), (f"hint {task.name}", "for a hint")
         )
 
     def _needed(self, task: Task, result: TaskResult) -> Task:
@@ -156,31 +164,48 @@ class Board:
         package = Backend(self.report.backend).package
         lesson = self.manifest.lesson(f"{task.week}.{task.day}")
         refs = unwritten(self.course, package, task) or task.implements
-        self._print()
-        self._print(f"Next to write: {task.name} {task.title}", style="bold")
+        self.screen.print()
+        self.screen.print(f"Next to write: {task.name} {task.title}", style="bold")
         for file in dict.fromkeys(ref.file for ref in refs):
             names = ", ".join(ref.qualname for ref in refs if ref.file == file)
-            self._show_block(f"open src/{package}/{file}: {names}", indent=2)
-        self._show_block(f"read book/src/{lesson.chapter}", indent=2)
-        self._show_commands((task.test_command, "to test it"), (f"hint {task.name}", "for a hint"))
+            self.screen.block(f"open src/{package}/{file}: {names}", indent=2)
+        self.screen.block(f"read {lesson.read_command}  (book/src/{lesson.chapter})", indent=2)
+        self.screen.commands((task.test_command, "to test it"), (f"hint {task.name}", "for a hint"))
 
     def _show_done(self) -> None:
         partly = [lesson for lesson in self.lessons if not self._is_whole(lesson)]
         if partly:
-            self._show_commands((partly[0].test_command, "for the rest of the day"))
+            self.screen.commands((partly[0].test_command, "for the rest of the day"))
             return
         names = name_days(self.lessons, self.manifest)
-        self._print()
-        self._print(f"Done: {'Day' if len(self.lessons) == 1 else 'Days'} {names}.", style="bold green")
+        lent = [lesson for lesson in self.lessons if any(task.name in self.borrowed for task in lesson.tasks)]
+        if lent:
+            self._show_borrowed(lent)
+            return
+        self.screen.print()
+        self.screen.print(f"Done: {'Day' if len(self.lessons) == 1 else 'Days'} {names}.", style="bold green")
         if self.report.impl == Impl.SOLUTION:
             return
         after = self._lesson_after()
         if after is None:
-            self._print("There is no further day in the course yet.")
+            self.screen.print("There is no further day in the course yet.")
             return
-        self._show_block(f"Next is Day {after.name}, {after.title}: {after.goal}", indent=0)
-        self._show_block(f"read book/src/{after.chapter}", indent=2)
-        self._show_commands((after.test_command, "to see its tasks"))
+        self.screen.block(f"Next is Day {after.name}, {after.title}: {after.goal}", indent=0)
+        self.screen.block(f"read {after.read_command}  (book/src/{after.chapter})", indent=2)
+        self.screen.commands((after.test_command, "to see its tasks"))
+
+    def _show_borrowed(self, lent: list[Lesson]) -> None:
+        """Offer the stubs of borrowed code: it passes, and it isn't the learner's."""
+        names = name_days(tuple(lent), self.manifest)
+        days = "Day" if len(lent) == 1 else "Days"
+        self.screen.print()
+        self.screen.print(f"All tests pass; {days} {names} with borrowed code.", style="bold green")
+        first = lent[0].name
+        commands = [(f"reset {first} --borrowed", f"to write Day {first} yourself: puts its stubs back")]
+        after = self._lesson_after()
+        if after is not None:
+            commands.append((after.test_command, "to go on to the next day"))
+        self.screen.commands(*commands)
 
     def _is_whole(self, lesson: Lesson) -> bool:
         tasks = self.report.tasks
@@ -190,51 +215,6 @@ class Board:
         days = self.manifest.lessons
         following = days.index(self.lessons[-1]) + 1
         return days[following] if following < len(days) else None
-
-    def _show_commands(self, *commands: tuple[str, str]) -> None:
-        shown = [(self._command(command), purpose) for command, purpose in commands]
-        width = max(len(command) for command, _ in shown)
-        self._print()
-        for position, (command, purpose) in enumerate(shown):
-            line = Text("Next  " if position == 0 else "      ", style="bold")
-            line.append(f"{command:<{width}}", style="not bold green")
-            line.append(f"   {purpose}", style="not bold dim")
-            self._print(line)
-
-    def _command(self, command: str) -> str:
-        """The full command, with the options of this run before any `--`."""
-        full = command if command.startswith("pdm run ") else f"pdm run {command}"
-        if not self.options or " hint " in full:
-            return full
-        head, separator, tail = full.partition(" -- ")
-        return f"{head} {self.options}{separator}{tail}"
-
-    def _show_block(self, text: str, indent: int, style: str | None = None) -> None:
-        """Print lines, folded to the terminal's width; a folded line goes on two columns further in."""
-        for line in text.splitlines() or [""]:
-            own = len(line) - len(line.lstrip())
-            start = " " * (indent + own)
-            folded = textwrap.fill(
-                line.strip(),
-                max(self.console.width, 40),
-                initial_indent=start,
-                subsequent_indent=start + "  ",
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
-            self._print(folded, style)
-
-    def _print(self, text: str | Text = "", style: str | None = None) -> None:
-        shown = Text(self._plain(text), style=style or "") if isinstance(text, str) else text
-        self.console.print(shown, soft_wrap=True)
-
-    @property
-    def _unicode(self) -> bool:
-        return self.console.encoding.lower().startswith("utf")
-
-    def _plain(self, text: str) -> str:
-        """The text with what the terminal can't show replaced, so that printing never fails."""
-        return text.encode(self.console.encoding, "replace").decode(self.console.encoding)
 
 
 def earned(task: Task, result: TaskResult) -> int:

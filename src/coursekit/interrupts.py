@@ -1,0 +1,50 @@
+"""Ctrl-C while modules are imported, and after the work is done."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+INTERRUPTED = 130
+"""The exit code after Ctrl-C, as shells give it: 128 and the signal's number."""
+
+_CLEAN_TERMINAL = b"\r\x1b[2K\x1b[?25h"  # the line emptied of what a spinner wrote, the cursor shown again
+
+
+@contextmanager
+def leaving_at_once() -> Iterator[None]:
+    """Within it, Ctrl-C ends the process at once, with exit code 130: for imports, while nothing is open.
+
+    A KeyboardInterrupt that is raised in the middle of an import may come out as another error, or be lost.
+    """
+    if not _python_handles_ctrl_c():
+        yield
+        return
+    signal.signal(signal.SIGINT, _leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def leave_at_once_from_now_on() -> None:
+    """The same for the rest of the process: there is nothing left to do but to free memory."""
+    if _python_handles_ctrl_c():
+        signal.signal(signal.SIGINT, _leave)
+
+
+def _python_handles_ctrl_c() -> bool:
+    """Whether Ctrl-C raises KeyboardInterrupt here; a shell may have it ignored, and a caller may handle it."""
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    return in_main_thread and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    # Straight to the file: a stream may be in the middle of writing, and so can't be written to.
+    with suppress(OSError):
+        os.write(2, (_CLEAN_TERMINAL if os.isatty(2) else b"") + b"interrupted\n")
+    os._exit(INTERRUPTED)
