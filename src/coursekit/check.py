@@ -123,8 +123,16 @@ def check_shape(
     return Comparison(name, axes).check_shape(actual, shape, framework)
 
 
-def check_equal(actual: Any, expected: Any, *, name: str = "the result") -> None:
+def check_equal(
+    actual: Any, expected: Any, *, name: str = "the result", suspects: Suspects | None = None
+) -> None:
     """Compare plain values (ids, strings, lists, dictionaries) for equality.
+
+    Args:
+        actual: what the learner's code gave.
+        expected: what it should give.
+        name: what it is, in the learner's words.
+        suspects: mistake -> the value that it would give; named as the likely cause when it is what the learner got.
 
     Raises:
         CheckFailed: they differ; the message says at which item.
@@ -136,13 +144,15 @@ def check_equal(actual: Any, expected: Any, *, name: str = "the result") -> None
         raise CheckFailed(f"{name}: {kind_of(expected)} expected, {kind_of(actual)} found: {show(actual)}")
     if actual == expected:
         return
+    cause = next((mistake for mistake, value in (suspects or {}).items() if actual == value), None)
     if isinstance(expected, (list, tuple)):
-        fail_sequence(actual, expected, name)
+        fail_sequence(actual, expected, name, cause)
     if isinstance(expected, str):
         fail_text(actual, expected, name)
     if isinstance(expected, dict):
         fail_dictionary(actual, expected, name)
-    raise CheckFailed(f"{name}: {show(expected)} expected, {show(actual)} found")
+    why = f"\n  likely cause: {cause}" if cause else ""
+    raise CheckFailed(f"{name}: {show(expected)} expected, {show(actual)} found{why}")
 
 
 def check_untouched(

@@ -10,8 +10,8 @@ from coursekit.checking.causes import find_plain_cause
 from coursekit.checking.comparison import CheckFailed, differing, kind_of, plural
 
 
-def fail_sequence(actual: Any, expected: Any, name: str) -> None:
-    """Say where two lists (or tuples) part."""
+def fail_sequence(actual: Any, expected: Any, name: str, known: str | None = None) -> None:
+    """Say where two lists (or tuples) part, and why: the cause known beforehand, or one that the items tell."""
     __tracebackhide__ = True
     pairs = list(zip(actual, expected, strict=False))
     wrong = [i for i, (a, e) in enumerate(pairs) if a != e]
@@ -24,7 +24,7 @@ def fail_sequence(actual: Any, expected: Any, name: str) -> None:
         both = f"{show(expected[first])} expected, {show(actual[first])} found"
         lines.append(f"{differing(len(wrong), len(pairs), 'item')}; {where}{both}")
     lines += [f"expected {show(expected)}", f"found    {show(actual)}"]
-    cause = find_plain_cause(list(actual), list(expected))
+    cause = known or find_plain_cause(list(actual), list(expected))
     if cause:
         lines.append(f"likely cause: {cause}")
     raise CheckFailed(f"{name}: " + "\n  ".join(lines))
