@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any, TextIO
 
 import pytest
-import pytest_timeout
+import pytest_timeout  # type: ignore[import-untyped]
 
 from coursekit.manifest import Task
 from coursekit.paths import Course
