@@ -74,6 +74,8 @@ def pytest_configure(config: pytest.Config) -> None:
         lab = Lab(config.option.backend, config.option.device, course)
     lab_module.set_active(lab)
     faults = open_faults(config.option.coursekit_report)
+    if config.option.device != Device.CPU:
+        config.option.coursekit_memory = None  # what a GPU's driver maps counts too, and is not the code's
     if config.option.coursekit_memory:
         keep_to(config.option.coursekit_memory, faults)
     limits = TimeLimits(config, course, faults)

@@ -103,8 +103,9 @@ class Board:
             return f"needs {needs} first"
         if not result.complete:
             return f"{len(result.tests)} of its {result.planned} tests ran"
-        if result.state != TaskState.PASSED and result.count(TaskState.PASSED):
-            return f"{result.count(TaskState.PASSED)} of {len(result.tests)} tests pass"
+        passed, skipped = result.count(TaskState.PASSED), result.count(TaskState.SKIPPED)
+        if result.state != TaskState.PASSED and (passed or skipped):
+            return f"{passed} of {len(result.tests)} tests pass" + (f", {skipped} not run" if skipped else "")
         return ""
 
     def _earned(self, task: Task, result: TaskResult) -> int:
