@@ -45,12 +45,17 @@ class Command:
 def run(commands: Mapping[str, Command]) -> None:
     """Run the command that the arguments name and leave with its exit code."""
     prepare_streams()
-    code = _run(commands, sys.argv[1:])
+    code = execute(commands, sys.argv[1:])
     leave_at_once_from_now_on()
     sys.exit(code)
 
 
-def _run(commands: Mapping[str, Command], arguments: list[str]) -> int:
+def execute(commands: Mapping[str, Command], arguments: list[str]) -> int:
+    """Run the command that the arguments name.
+
+    Returns:
+        its exit code.
+    """
     try:
         code = _dispatch(commands, arguments)
         sys.stdout.flush()

@@ -19,7 +19,8 @@ from week_2.full_caches import causal
 from coursekit import lab as door
 from coursekit.check import check, check_equal, check_raises, check_untouched
 
-from .broken_books import BROKEN, REFUSED, with_four_held
+from .broken_books import BROKEN, REFUSED, blamed, with_four_held
+from .decode_states import check_says
 from .pages import (
     LAYERS,
     PAGE_SIZES,
@@ -105,6 +106,30 @@ def test_task_1_pages_come_back_in_any_order(lab):
     check_all_free(allocator, when="after all were freed")
 
 
+def test_task_1_the_page_that_was_freed_last_is_handed_out_first(lab):
+    allocator = allocator_of(lab, 8)
+    pages = allocator.allocate(7)
+    for page in (pages[4], pages[1], pages[6]):
+        allocator.free([page])
+    oldest = {"the page that was freed first comes first": [pages[4], pages[1], pages[6]]}
+    check_equal(
+        [allocator.allocate(1)[0] for _ in range(3)],
+        [pages[6], pages[1], pages[4]],
+        name=f"the pages in the order handed out, after {pages[4]}, {pages[1]} and {pages[6]} were freed in turn",
+        suspects=oldest,
+    )
+
+
+def test_task_1_no_page_may_be_asked_for_and_none_freed_even_if_none_is_there(lab):
+    allocator = allocator_of(lab, 4)
+    held = allocator.allocate(3)
+    before = books(allocator)
+    check_equal(allocator.allocate(0), [], name="what allocate(0) gives when no page is free")
+    allocator.free([])
+    check_equal(books(allocator), before, name="what the allocator knows after allocate(0) and free([])")
+    check_equal(len(held), 3, name="how many pages are held")
+
+
 def test_task_1_a_page_with_two_references_is_free_when_both_are_given_up(lab):
     allocator = allocator_of(lab, 6)
     shared, own = allocator.allocate(2)
@@ -134,7 +159,8 @@ def test_task_1_two_references_may_be_given_up_in_one_call(lab):
 def test_task_1_what_cannot_be_freed_is_refused_and_nothing_changes(lab, what):
     allocator, held = with_four_held(lab)
     pages, before = REFUSED[what](held), books(allocator)
-    check_raises(ValueError, lambda: allocator.free(pages), name=f"free({pages}): {what}")
+    error = check_raises(ValueError, lambda: allocator.free(pages), name=f"free({pages}): {what}")
+    check_says(error, blamed(allocator, pages), "which page it is")
     check_equal(books(allocator), before, name=f"what the allocator knows after the refused free of {what}")
 
 
@@ -195,6 +221,21 @@ def test_task_2_a_shared_page_is_freed_as_often_as_it_is_held(lab):
         allocator.free([page for page in pages if in_use(allocator).get(page)])
         check_equal(in_use(allocator), dict(sorted(left.items())), name="the references after another free")
     check_all_free(allocator, when="after every reference was given up")
+
+
+def test_task_2_a_page_that_is_listed_twice_gets_two_references(lab):
+    """It has two already, so two sequences share it once more."""
+    allocator = allocator_of(lab, 5)
+    page, other = allocator.allocate(2)
+    allocator.share([page])
+    allocator.share([page, other, page])
+    once = {"a page that is listed twice is counted once": {page: 3, other: 2}}
+    check_equal(
+        in_use(allocator),
+        {page: 4, other: 2},
+        name="the references after sharing a page twice",
+        suspects=once,
+    )
 
 
 @pytest.mark.parametrize("what", list(REFUSED))
@@ -274,6 +315,12 @@ def check_write(lab: Any, P: int, layer: int, places: list[int], dtype: str = "f
         ("keys", "values"), old, new, new[::-1], storage, strict=True
     ):
         suspects = {"keys and values are mixed up": written(before, layer, places, other)}
+        suspects["the places were sorted: token t belongs in place slot_mapping[t]"] = written(
+            before, layer, sorted(places), tokens
+        )
+        suspects["the new numbers were added to those that were there"] = before + (
+            written(np.zeros_like(before), layer, places, tokens)
+        )
         suspects["nothing reached the pool: was it written to a copy?"] = before
         everywhere = before
         for each in range(LAYERS):
@@ -710,6 +757,16 @@ def test_task_5_pages_go_back_when_a_token_ends_the_text(lab):
     check_equal(tokens, SCRIPT[:4], name="the tokens, with the end tokens 0 and 9")
     check_equal(len(model.calls), 4, name="how often the model ran")
     check_all_free(storage[1], when="after an end token")
+
+
+def test_task_5_an_end_token_of_the_prompt_ends_nothing(lab):
+    """A chat's prompt is full of them, and may end with one. Token 9 is not in the prompt, and ends the text."""
+    model, storage = PagingModel(lab, len(PROMPT), SCRIPT), storage_of(lab, 9, 3)
+    tokens = list(generate(lab, model, storage, PROMPT, 7, {PROMPT[-1], PROMPT[1], 9}))
+    name = "the tokens, where the end tokens are 9 and two of the prompt's own, its last among them"
+    ended = {"an end token of the prompt ended the text: only a generated one does": SCRIPT[:1]}
+    nothing: dict[str, Any] = {"nothing was generated after a prompt that ends with an end token": []}
+    check_equal(tokens, SCRIPT[:5], name=name, suspects=ended | nothing)
 
 
 @pytest.mark.parametrize("room", [1, 3, 7])

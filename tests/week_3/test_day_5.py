@@ -12,7 +12,7 @@ from coursekit import lab as door
 from coursekit.check import check_equal, check_raises
 
 from .bankers import all_can_end, banker_of, limits_of, most_for, take, with_more
-from .broken_tables import BROKEN, HELD, SOUND, check_accepted, sound
+from .broken_tables import BROKEN, BROKEN_PAGES, HELD, SOUND, check_accepted, sound
 from .decode_states import (
     Account,
     by_seat,
@@ -264,7 +264,9 @@ def test_task_2_a_seat_may_be_released_twice(lab):
     check_unchanged(state, before, "after a second release of seats that are empty")
 
 
-@pytest.mark.parametrize("mask", [[], [True], [True] * 5, [False] * 3], ids=str)
+@pytest.mark.parametrize(
+    "mask", [[], [True], [True] * 5, [False] * 3, [False] * 5, [True] + [False] * 4], ids=str
+)
 def test_task_2_anything_but_a_mark_for_each_seat_is_refused(lab, mask):
     state = state_of(lab, held={0: ([4, 7], 4)})
     refused(state, ValueError, lambda: state.release(mask), name=f"release({mask}) in a batch of 4 seats")
@@ -323,7 +325,8 @@ def test_task_2_what_is_wrong_in_the_books_is_found(lab, how):
     error = check_raises(RuntimeError, state.check, name=f"check(), with {how}")
     check_unchanged(state, before, "after check(), which only reads")
     if number is not None:
-        check_says(error, number, f"that something is wrong with {number} ({how})")
+        kind = "page" if how in BROKEN_PAGES else "seat"
+        check_says(error, number, f"that something is wrong with {kind} {number} ({how})")
 
 
 @QUICK

@@ -11,6 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TextIO
 
+from coursekit.interrupts import INTERRUPTED
 from coursekit.running.last_words import last_words
 from coursekit.running.results import Report, Result, read_report, read_result
 from coursekit.task_state import TaskState
@@ -64,18 +65,18 @@ def load_report(report_file: Path, code: int, root: Path) -> Report | None:
 
     Args:
         report_file: where the run was told to write its report.
-        code: the process's exit code, or minus the number of the signal that ended it.
+        code: the process's exit code, minus the number of the signal that ended it, or 130 after Ctrl-C.
         root: of the course whose tests ran, for the places that a message names.
 
     Returns:
-        The report. Where the process ended within a test, that test counts as crashed.
+        The report. Where the process ended within a test, that test counts as crashed; after Ctrl-C, as not run.
     """
     if report_file.is_file():
         return read_report(report_file)
     if not journal_of(report_file).is_file():
         return None
     report, running = _read_journal(journal_of(report_file).read_bytes())
-    if report is not None and running is not None:
+    if report is not None and running is not None and code != INTERRUPTED:
         faults = faults_of(report_file)
         said = faults.read_text(encoding="utf-8", errors="replace") if faults.is_file() else ""
         report.add(replace(running, state=TaskState.CRASHED, message=last_words(code, said, root)))

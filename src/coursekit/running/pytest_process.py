@@ -15,13 +15,13 @@ from types import FrameType
 from typing import NoReturn
 
 from coursekit.errors import CourseError
+from coursekit.interrupts import INTERRUPTED
 from coursekit.paths import ROOT_VARIABLE, Course
 from coursekit.running import memory_limit, pytest_child
 from coursekit.running.bytecode import kept_bytecode
 from coursekit.running.journal import load_report
 from coursekit.running.results import Report
 
-INTERRUPTED = 130
 # pytest's own exit codes.
 TESTS_FAILED = 1
 INTERNAL_ERROR = 3

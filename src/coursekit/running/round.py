@@ -10,6 +10,7 @@ from rich.console import Console
 
 from coursekit.backends import Backend, Device
 from coursekit.errors import CourseError
+from coursekit.interrupts import INTERRUPTED
 from coursekit.learner.standing import borrowed_tasks
 from coursekit.learner.state import State, note
 from coursekit.manifest import Lesson, Manifest
@@ -18,7 +19,6 @@ from coursekit.running.board import Board, earned
 from coursekit.running.import_path import Impl
 from coursekit.running.pytest_process import (
     INTERNAL_ERROR,
-    INTERRUPTED,
     NOTHING_COLLECTED,
     USAGE_ERROR,
     refusal,

@@ -9,12 +9,12 @@ import typer
 from rich.console import Console
 
 from coursekit.backends import Backend, Device
+from coursekit.interrupts import INTERRUPTED
 from coursekit.manifest import load_manifest
 from coursekit.paths import Course
 from coursekit.running.import_path import Impl
 from coursekit.running.output import show
 from coursekit.running.pytest_process import (
-    INTERRUPTED,
     TESTS_FAILED,
     run_child,
 )
@@ -58,9 +58,7 @@ def run_tests(
     borrowed = one.keep(report)
     if report.results or report.errors:
         console = Console(highlight=False)
-        if one.quiet and not report.finished:
-            console.print()  # the line of marks was left open
-        show(one.board(report, console, borrowed, every_failure))
+        show(one.board(report, console, borrowed, every_failure), in_a_line=one.quiet and not report.finished)
         if asked.week is not None and one.lessons != lessons_of(manifest, asked.week, asked.day):
             typer.echo(f"\nLeft out: {track_refusal(course, backend.package, manifest)}")
     raise typer.Exit(_exit_code(code, report))
