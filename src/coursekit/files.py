@@ -19,6 +19,7 @@ def write_files(contents: Mapping[Path, bytes]) -> None:
         CourseError: a file can't be written.
     """
     staged: dict[Path, Path] = {}
+    target = Path()
     try:
         for path, content in contents.items():
             target = path.resolve()
@@ -30,9 +31,8 @@ def write_files(contents: Mapping[Path, bytes]) -> None:
         for target, temporary in staged.items():
             os.replace(temporary, target)
     except OSError as error:
-        raise CourseError(
-            f"can't write {error.filename}: {error.strerror}; nothing was changed there"
-        ) from error
+        # A full disk has no file name; and the learner knows the file, not what was to become it.
+        raise CourseError(f"can't write {target}: {error.strerror}; nothing was changed there") from error
     finally:
         for temporary in staged.values():
             temporary.unlink(missing_ok=True)

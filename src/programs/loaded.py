@@ -111,7 +111,9 @@ def load(
 
     weights = load_weights(source, dtype=dtype, device=device, bits=bits, matmul=str(matmul))
     with waiting("reading the tokenizer", console, only_in_terminal=bits is None) as say:
-        loaded = LoadedModel(Transformer(weights.config, weights), load_tokenizer(source))
+        tokenizer = load_tokenizer(source)
+        tokenizer.check_fits(weights.config.vocab_size)
+        loaded = LoadedModel(Transformer(weights.config, weights), tokenizer)
         if bits is not None:
             say("compiling the kernels for 4 bits: half a minute at most, once")
             _warm_up(loaded.model)

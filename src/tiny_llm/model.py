@@ -95,7 +95,13 @@ class Transformer:
         """Build the layers around the weights. The names of the tensors are in the book's notation page."""
         self.config = config
         device = weights.tensor("embedding.weight").device
-        self.rope = RoPE(config.head_dim, config.max_positions, config.rope_base, device=device)
+        self.rope = RoPE(
+            config.head_dim,
+            config.max_positions,
+            config.rope_base,
+            device=device,
+            divisors=config.rope_divisors or None,
+        )
         self.embedding = Embedding(weights.tensor("embedding.weight"))
         self.blocks = [self._block(weights, f"blocks.{i}") for i in range(config.num_layers)]
         self.norm = self._norm(weights, "norm")

@@ -14,7 +14,7 @@ from coursekit.backends import Backend
 from coursekit.errors import CourseError
 from coursekit.manifest import load_manifest
 from coursekit.running.import_path import Impl
-from coursekit.running.runner import select
+from coursekit.running.selection import select
 
 
 @pytest.fixture
@@ -105,6 +105,16 @@ def test_a_passing_day_leaves_with_zero_and_is_remembered(course):
         "1.1.1": ("passed", 10),
         "1.1.2": ("passed", 5),
     }
+
+
+def test_where_nothing_can_be_recorded_the_board_is_shown_all_the_same(course):
+    solve(course, "1.1")
+    write(course.state, "a file in the place of the folder")
+    ran = course_command(course, "test", "1.1")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "15 of 15 points" in ran.stdout
+    (note,) = ran.stderr.splitlines()
+    assert "these results are not recorded" in note
 
 
 def test_what_is_not_written_yet_leaves_with_one_and_is_no_error(course):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
@@ -66,7 +67,7 @@ def read_until(stream: IO[str] | None, pattern: str) -> str:
 
 @needs_signals
 def test_a_server_answers_refuses_and_finishes_what_runs_when_it_is_told_to_stop() -> None:
-    with serving("--watch") as server:
+    with serving("--watch", "--pages", "64") as server:
         port = read_until(server.stderr, r"serving on 127\.0\.0\.1:(\d+)")
         assert (
             read_until(server.stderr, r"try it.*: (.*)") == f'pdm run ask "Name three fruits." --port {port}'
@@ -79,9 +80,12 @@ def test_a_server_answers_refuses_and_finishes_what_runs_when_it_is_told_to_stop
             r"^8 tokens · first after [\d.]+ s · [\d.]+ tokens/s$", answered.stderr, re.MULTILINE
         )
         read_until(server.stderr, r"(running 0/16.* 1 finished)")
-        refused = ask(port, "7" * 9000)
+        refused = ask(port, "x", "--max-tokens", "2000")
         assert refused.returncode == 2
-        assert re.fullmatch(r"error: INVALID_ARGUMENT: .*prompt.*\n", refused.stderr)
+        assert re.fullmatch(
+            r"error: INVALID_ARGUMENT: prompt and output need up to \d+ pages of 16 tokens; there are 64\n",
+            refused.stderr,
+        )
         taken = subprocess.run(
             [*COMMAND, "serve", "--impl", "solution", "--port", port],
             capture_output=True,
@@ -90,7 +94,11 @@ def test_a_server_answers_refuses_and_finishes_what_runs_when_it_is_told_to_stop
             timeout=LIMIT,
         )
         assert taken.returncode == 2
-        assert f"can't listen on 127.0.0.1:{port}: is another server running?" in taken.stderr
+        assert taken.stderr.splitlines() == [
+            "starting with smollm2-135m: the first time takes up to a minute",
+            f"error: can't listen on 127.0.0.1:{port}: {os.strerror(errno.EADDRINUSE)}; "
+            "choose another port with --port, or 0 for any that is free",
+        ]
         long = subprocess.Popen(
             [*COMMAND, "ask", "Tell me a story.", "--max-tokens", "40", "--port", port],
             stdout=subprocess.PIPE,
@@ -105,6 +113,53 @@ def test_a_server_answers_refuses_and_finishes_what_runs_when_it_is_told_to_stop
         assert re.search(r"^\d+ tokens · ", errors, re.MULTILINE)
         read_until(server.stderr, r"(stopped: 2 finished, \d+ tokens in \d+ steps)")
         assert server.wait(LIMIT) == 0
+
+
+def long_answer(port: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*COMMAND, "ask", "Tell me a long story.", "--max-tokens", "4000", "--port", port],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+    )
+
+
+@needs_signals
+@pytest.mark.parametrize(
+    ("first", "second", "code"),
+    [("SIGINT", "SIGINT", 130), ("SIGTERM", "SIGTERM", 143), ("SIGTERM", "SIGINT", 130)],
+)
+def test_a_second_signal_stops_at_once(first: str, second: str, code: int) -> None:
+    with serving("--watch", "--grace", "90") as server:
+        port = read_until(server.stderr, r"serving on 127\.0\.0\.1:(\d+)")
+        client = long_answer(port)
+        read_until(server.stderr, r"(running 1/16)")
+        server.send_signal(signal.Signals[first])
+        read_until(server.stderr, r"(finishing 1 request, 90 s at most)")
+        server.send_signal(signal.Signals[second])
+        assert server.stderr is not None
+        assert server.stderr.read().splitlines()[-1] == "stopped at once: 1 not finished, 0 finished"
+        assert server.wait(LIMIT) == code
+        client.communicate(timeout=LIMIT)
+        assert client.returncode == 2
+
+
+@needs_signals
+def test_when_the_grace_is_over_the_server_ends_in_peace() -> None:
+    with serving("--watch", "--grace", "0.2") as server:
+        port = read_until(server.stderr, r"serving on 127\.0\.0\.1:(\d+)")
+        client = long_answer(port)
+        read_until(server.stderr, r"(running 1/16)")
+        server.send_signal(signal.SIGTERM)
+        read_until(server.stderr, r"(finishing 1 request, 0.2 s at most)")
+        assert server.stderr is not None
+        assert re.fullmatch(
+            r"stopped: 0 finished, 1 cancelled, \d+ tokens in \d+ steps\n", server.stderr.read()
+        )
+        assert server.wait(LIMIT) == 0
+        _, errors = client.communicate(timeout=LIMIT)
+        assert (client.returncode, "UNAVAILABLE" in errors) == (2, True), errors
 
 
 def test_without_a_server_the_client_says_how_to_start_one() -> None:
@@ -156,6 +211,12 @@ def test_ctrl_c_of_the_client_ends_the_line_and_says_how_fast_it_was() -> None:
             r"^\d+ tokens · first after [\d.]+ s · [\d.]+ tokens/s · broken off$", errors, re.MULTILINE
         )
         assert "Traceback" not in errors
+
+
+def test_a_negative_top_k_is_refused_before_it_is_sent() -> None:
+    done = ask("1", "x", "--top-k", "-1")
+    assert done.returncode == 2
+    assert re.match(r"error: .*'--top-k'.* 0 ", done.stderr), done.stderr
 
 
 @pytest.fixture

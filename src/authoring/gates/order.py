@@ -1,4 +1,4 @@
-"""Gate: with the solution up to day N and stubs after it, day N passes."""
+"""Gate: with the solution of day N and of the days that it needs, and stubs elsewhere, day N passes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from coursekit.task_state import TaskState
 
 
 def order(context: Context) -> Findings:
-    """Run each day's tests on packages in which the days after it are stubs."""
+    """Run each day's tests on packages in which the days that it doesn't need, and those after it, are stubs."""
     jobs = [
         Job(
-            f"Day {lesson.name} ({backend}) with stubs after it",
+            f"Day {lesson.name} ({backend}) with stubs elsewhere",
             lesson,
-            context.solved(context.manifest.up_to(lesson.name)),
+            context.solved((*context.manifest.needed(lesson.name), lesson)),
             DAY_SECONDS,
             backend=backend,
         )

@@ -76,8 +76,8 @@ class TaskResult:
 class Report:
     """All that one run found; written as JSON for the board and the gates.
 
-    ``errors`` are test files that could not be read, each with ``where`` and ``message``; ``running`` names the test
-    that was running when the report was written; ``finished`` is false if Python died on the way.
+    ``errors`` are test files that could not be read, each with ``where`` and ``message``; ``finished`` is false if
+    Python was ended on the way.
     """
 
     impl: str
@@ -101,6 +101,12 @@ class Report:
             if result.task is not None:
                 tests.setdefault(result.task, []).append(result)
         return {name: TaskResult(name, self.planned.get(name, 0), tuple(ran)) for name, ran in tests.items()}
+
+    @property
+    def passed(self) -> bool:
+        """Whether the run came to its end, could read every test file, and found nothing that is wrong or missing."""
+        good = (TaskState.PASSED, TaskState.SKIPPED)
+        return self.finished and not self.errors and all(result.state in good for result in self.results)
 
     @property
     def others(self) -> list[Result]:
@@ -130,10 +136,12 @@ def read_report(path: Path) -> Report:
     """The report that ``Report.write`` wrote."""
     document = json.loads(path.read_text(encoding="utf-8"))
     tests = [test for task in document.pop("tasks").values() for test in task["tests"]]
-    results = [
-        Result(**{**test, "state": TaskState(test["state"])}) for test in tests + document.pop("others")
-    ]
-    return Report(results=results, **document)
+    return Report(results=[read_result(test) for test in tests + document.pop("others")], **document)
+
+
+def read_result(fields: dict[str, Any]) -> Result:
+    """A result from its fields, as JSON has them."""
+    return Result(**{**fields, "state": TaskState(fields["state"])})
 
 
 def sentence(test_name: str) -> str:
