@@ -213,6 +213,12 @@ def test_ctrl_c_of_the_client_ends_the_line_and_says_how_fast_it_was() -> None:
         assert "Traceback" not in errors
 
 
+def test_a_negative_top_k_is_refused_before_it_is_sent() -> None:
+    done = ask("1", "x", "--top-k", "-1")
+    assert done.returncode == 2
+    assert re.match(r"error: .*'--top-k'.* 0 ", done.stderr), done.stderr
+
+
 @pytest.fixture
 def stats() -> Any:
     from tiny_llm.ragged.metrics import Stats

@@ -322,6 +322,8 @@ def check_write(lab: Any, P: int, layer: int, places: list[int], dtype: str = "f
             written(np.zeros_like(before), layer, places, tokens)
         )
         suspects["nothing reached the pool: was it written to a copy?"] = before
+        if layer:
+            suspects["it was written to layer 0, whatever `layer` says"] = written(before, 0, places, tokens)
         everywhere = before
         for each in range(LAYERS):
             everywhere = written(everywhere, each, places, tokens)
@@ -385,6 +387,8 @@ def test_task_3_places_are_gathered_in_the_order_asked_for(lab, P, layer):
     )
     actual = pool.gather(layer, lab.array(places))
     suspects = {"keys and values are mixed up": expected[::-1]}
+    order = np.argsort(places)
+    suspects["the order is that of the pool, not that of `places`"] = tuple(part[order] for part in expected)
     check(
         actual,
         expected,
@@ -427,7 +431,20 @@ def test_task_3_a_position_stands_in_its_own_page_at_its_own_offset(lab, P):
     for start, stop in ((0, 4 * P), (0, 1), (P - 1, P + 1), (P, 2 * P), (2 * P, 2 * P), (3 * P, 4 * P)):
         expected = [place_of(pages, position, P) for position in range(start, stop)]
         actual = lab.paged.pool.places_of(pages, start, stop, P)
-        check_equal(actual, expected, name=f"the places of positions {start} to {stop - 1} in pages {pages}")
+        numbers = [(pages[p // P], p % P) for p in range(start, stop)]
+        suspects = {
+            "these are page numbers, not places: a page has P of them": [page for page, _ in numbers],
+            "the offset in the page was left out": [page * P for page, _ in numbers],
+            "the page's number was not multiplied by P": [page + offset for page, offset in numbers],
+            "`pages` was not asked: a sequence's pages need not be in one run": [
+                pages[0] * P + p for p in range(start, stop)
+            ],
+            "`start` was not looked at: these begin with the sequence's first position": [
+                place_of(pages, position, P) for position in range(stop)
+            ],
+        }
+        name = f"the places of positions {start} to {stop - 1} in pages {pages}"
+        check_equal(actual, expected, name=name, suspects=suspects)
 
 
 def test_task_3_the_places_of_a_part_full_page_end_with_the_tokens(lab):
@@ -455,8 +472,17 @@ def test_task_4_reserve_takes_as_many_pages_as_the_tokens_need(lab, P):
             before = list(sequence.pages)
             sequence.reserve(count)
             name = f"after reserve({count}) with {length} tokens there"
-            expected = pages_needed(length + count, P)
-            check_equal(len(sequence.pages), expected, name=f"how many pages there are {name}")
+            expected, new = pages_needed(length + count, P), pages_needed(count, P)
+            suspects = {
+                "pages were taken for the new tokens alone, whatever room the last page has": len(before)
+                + new,
+                "a page too many: there is one for the token after these, too": pages_needed(
+                    length + count + 1, P
+                ),
+            }
+            check_equal(
+                len(sequence.pages), expected, name=f"how many pages there are {name}", suspects=suspects
+            )
             check_equal(sequence.pages[: len(before)], before, name=f"the pages held before, {name}")
             check_equal(sequence.length, length, name=f"sequence.length {name}")
             held = dict.fromkeys(sorted(sequence.pages), 1)
@@ -601,30 +627,6 @@ def test_task_5_the_sequence_stays_as_it_is_while_the_layers_run(lab):
     check_equal(books(allocator), before, name="what the allocator knows after the layers ran")
 
 
-def test_task_5_the_sequence_says_how_many_tokens_are_there_already(lab):
-    """Its tokens may have come through other caches; a cache that counts for itself would overwrite them."""
-    _, keys, values = whole(7)
-    pool, allocator = pool_of(lab, 9, 3), allocator_of(lab, 9)
-    sequence = sequence_of(lab, allocator, 3)
-    sequence.reserve(7)
-    for start, stop, layer in ((0, 5, 0), (5, 7, 0), (5, 7, 0)):
-        cache = caches_of(lab, pool, sequence)[layer]
-        sequence.length = start
-        fetched = cache.update_and_fetch(*(lab.array(x[:, :, start:stop]) for x in (keys, values)))
-    sequence.length = 6
-    again = cache.update_and_fetch(*(lab.array(x[:, :, 6:7]) for x in (keys, values)))
-    for name, actual in (("after new caches", fetched), ("after the same call once more", again)):
-        check(
-            tuple(actual[:2]),
-            (keys, values),
-            name=(f"the keys {name}", f"the values {name}"),
-            axes="1 Hkv S D",
-            rtol=0,
-            atol=0,
-            nan=UNUSED,
-        )
-
-
 PIECES = [(7,), (6, 3), (1, 4, 2), (6, 1, 1, 2), (16, 1, 15, 1)]
 
 
@@ -666,6 +668,36 @@ def test_task_5_the_new_tokens_are_written_and_all_of_them_fetched(lab, pieces, 
         start = stop
 
 
+def test_task_5_the_sequence_says_how_many_tokens_are_there_already(lab):
+    """Its tokens may have come through other caches; a cache that counts for itself would overwrite them."""
+    _, keys, values = whole(7)
+    pool, allocator = pool_of(lab, 9, 3), allocator_of(lab, 9)
+    sequence = sequence_of(lab, allocator, 3)
+    sequence.reserve(7)
+    for start, stop, layer in ((0, 5, 0), (5, 7, 0), (5, 7, 0)):
+        cache = caches_of(lab, pool, sequence)[layer]
+        sequence.length = start
+        fetched = cache.update_and_fetch(*(lab.array(x[:, :, start:stop]) for x in (keys, values)))
+    sequence.length = 6
+    again = cache.update_and_fetch(*(lab.array(x[:, :, 6:7]) for x in (keys, values)))
+    for name, actual in (("after new caches", fetched), ("after the same call once more", again)):
+        check(
+            tuple(actual[:2]),
+            (keys, values),
+            name=(f"the keys {name}", f"the values {name}"),
+            axes="1 Hkv S D",
+            rtol=0,
+            atol=0,
+            nan=UNUSED,
+            suspects={
+                "only the new tokens came back: `sequence.length` says how many are there, no count of the cache": (
+                    keys[:, :, -actual[0].shape[2] :],
+                    values[:, :, -actual[1].shape[2] :],
+                )
+            },
+        )
+
+
 @sizes_of_pages
 def test_task_5_nothing_is_written_but_the_new_tokens_of_this_layer(lab, P):
     _, keys, values = whole(8)
@@ -681,7 +713,8 @@ def test_task_5_nothing_is_written_but_the_new_tokens_of_this_layer(lab, P):
                 expected[1].reshape(-1, HKV, D)[place_of(sequence.pages, position, P)] = new[0, :, position]
             axes = "layers N P Hkv D"
             what = f"pool.{name} after tokens {start} to {stop - 1}, with NaN in all places before"
-            check(getattr(pool, name), expected, name=what, axes=axes, rtol=0, atol=0)
+            layer_0 = {"it was written to layer 0, whatever the cache's layer": expected[[1, 0, 2, 3]]}
+            check(getattr(pool, name), expected, name=what, axes=axes, rtol=0, atol=0, suspects=layer_0)
         sequence.advance(stop - start)
 
 
@@ -746,7 +779,13 @@ def test_task_5_pages_are_reserved_before_the_model_runs_and_no_sooner(lab, P):
     expected = [PROMPT, *([token] for token in SCRIPT[:5])]
     check_equal(model.calls, expected, name="the ids that the model was run on")
     needed = [pages_needed(len(PROMPT) + n, P) for n in range(6)]
-    check_equal(model.pages, needed, name=f"how many pages the request had when the model ran, P = {P}")
+    early = {
+        "pages are taken for the token that comes next, too: its turn is the next run": [
+            pages_needed(len(PROMPT) + n + 1, P) for n in range(6)
+        ]
+    }
+    name = f"how many pages the request had when the model ran, P = {P}"
+    check_equal(model.pages, needed, name=name, suspects=early)
     check_equal(model.head_rows, [1] * 6, name="how many rows went through the head each time")
     check_all_free(storage[1], when="at the end")
 

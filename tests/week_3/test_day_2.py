@@ -207,9 +207,9 @@ def test_task_1_the_tensors_go_where_they_were_asked_to(lab):
 
 
 GROUPS = "query head h reads key-value head h % Hkv; neighbours should share one, h // (H / Hkv)"
-SOFT_MASK = (
-    "a query that sees nothing gets the mean of all values: keys are hidden by a large number, not by −∞"
-)
+SOFT_MASK = "a query that sees nothing gets all values: keys are hidden by a large negative number, not by −∞"
+ROOTED = "the scores are divided by √D, not multiplied by `scale`"
+NOTHING_SEEN = "where a query sees nothing, all scores and the log-sum-exp are −∞: −∞ − (−∞) is NaN"
 AFTER_THE_MASK = "−∞ times a negative scale is +∞: scale the scores first, then add the mask"
 HEADS_APART = (
     "the heads of the output are in the wrong order: those of a group, h // (H / Hkv), stand side by side"
@@ -239,11 +239,13 @@ def check_attend_to(lab: Any, L: int, S: int, causal: bool, scale: float = 0.4, 
     rule = bottom_right if causal else everything
     wrong["the scores are not scaled"] = oracle(1.0, rule)
     wrong[GROUPS] = oracle(scale, rule, share=lambda h, group: h)
+    wrong[ROOTED] = oracle(D**-0.5, rule)
     wrong[APART] = grouped_apart(wrong[GROUPS], HKV)
-    if causal:
-        blind, mean = max(0, L - S), oracle(0.0, everything)
-        wrong[SOFT_MASK] = mean[0][:blind], wanted[1][:blind]
-        wrong[SOFT_MASK] = tuple(np.concatenate([wrong[SOFT_MASK][n], wanted[n][blind:]]) for n in (0, 1))
+    blind = min(L, max(0, L - S if causal else 0 if S else L))  # queries that see nothing
+    if causal and blind:
+        mean = oracle(0.0, everything)[0][:blind]
+        for why, times in ((SOFT_MASK, S), (f"{SOFT_MASK} (their mean)", 1)):
+            wrong[why] = np.concatenate([mean * times, wanted[0][blind:]]), wanted[1]
     names = ("the attention output", "the log-sum-exp")
     for n, axes in enumerate(("L H D", "L H")):
         check(
@@ -253,7 +255,7 @@ def check_attend_to(lab: Any, L: int, S: int, causal: bool, scale: float = 0.4, 
             axes=axes,
             suspects={why: other[n] for why, other in wrong.items()}
             | (wrong_sums(wanted[1]) if n else {HEADS_APART: heads_apart(wanted[0])}),
-            nan=AFTER_THE_MASK if causal and scale < 0 and L > 1 else None,
+            nan=AFTER_THE_MASK if causal and scale < 0 and L > 1 else NOTHING_SEEN if blind else None,
         )
     for name, array, numbers in zip(("query", "key", "value"), arrays, (query, key, value), strict=True):
         check_untouched(array, numbers, name=name)
@@ -820,7 +822,13 @@ def test_task_4_the_model_of_week_1_gives_the_rows_that_it_gives_each_alone(lab,
 def test_task_5_the_last_token_generated_takes_no_room(lab, prompt, max_tokens, most):
     request = new_request(lab, prompt_of(prompt), max_tokens)
     name = f"the most tokens of a prompt of {prompt} and {max_tokens} of output, with 20 positions"
-    check_equal(lab.paged.limits.most_tokens(request, 20), most, name=name)
+    suspects = {
+        "the last token that is generated is counted: it never gets into the pool": min(
+            prompt + max_tokens, 20
+        ),
+        "it is more than the model has positions for": prompt + max_tokens - 1,
+    }
+    check_equal(lab.paged.limits.most_tokens(request, 20), most, name=name, suspects=suspects)
 
 
 @pytest.mark.parametrize("generated", [1, 3])
@@ -907,7 +915,11 @@ def test_task_5_a_request_that_begins_has_pages_for_the_longest_that_it_may_beco
         name = (
             f"pages of a request of {each.request.prompt_len} tokens and {each.request.max_tokens} of output"
         )
-        check_equal(len(each.sequence.pages), needed, name=name)
+        prompt = pages_needed(each.request.prompt_len, 3)
+        suspects = {
+            "these are the pages of the prompt alone: two requests may strand each other later": prompt
+        }
+        check_equal(len(each.sequence.pages), needed, name=name, suspects=suspects)
         check_equal(each.sequence.length, 0, name="tokens that the pool holds of it")
     check_equal(len(in_use(batch.allocator)), 3 + 1 + 5, name="pages in use")
 
@@ -916,7 +928,12 @@ def test_task_5_a_request_that_has_to_wait_is_not_overtaken(lab):
     batch = batch_of(lab, num_pages=8, max_running=4)  # 7 pages of 3
     requests = pushed(lab, batch, [(6, 4), (9, 7), (1, 2), (2, 1)])
     name = "which requests run and which wait: 3 pages of 7 are taken, request 1 needs 5, the next two 1 each"
-    check_equal(admitted(batch, requests), ([0], [1, 2, 3]), name=name)
+    suspects = {
+        "requests that fit have overtaken one that has to wait": ([0, 2], [1, 3]),
+        "all requests that fit have overtaken one that has to wait": ([0, 2, 3], [1]),
+        "the request that has to wait has left the line": ([0], [2, 3]),
+    }
+    check_equal(admitted(batch, requests), ([0], [1, 2, 3]), name=name, suspects=suspects)
     before = books(batch.allocator)
     check_equal(admitted(batch, requests), ([0], [1, 2, 3]), name=f"{name}, asked again")
     check_equal(
@@ -992,8 +1009,14 @@ def test_task_5_decodes_come_first_and_then_one_chunk(lab):
     running_of(lab, batch, prompt_of(2), 5, held=4, output=[7, 7, 8])
     running_of(lab, batch, prompt_of(3), 5, output=[4, 4, 2])
     name = "the plan: due are 9, 1 (a decode), 5, 1, 1, 1 (a decode) and 6; chunks of 4"
-    check_equal(plan_of(batch)[-1], (0, 4), name="the end of the plan: a chunk, behind all decodes")
-    check_equal(plan_of(batch), [(1, 1), (5, 1), (0, 4)], name=name)
+    suspects = {
+        "the chunk stands before the decodes": [(0, 4), (1, 1), (5, 1)],
+        "a chunk of every prompt: a step has one": [(1, 1), (5, 1), (0, 4), (2, 4), (3, 1), (4, 1), (6, 4)],
+        "no chunk while any request decodes": [(1, 1), (5, 1)],
+        "the chunk is longer than chunk_size": [(1, 1), (5, 1), (0, 9)],
+        "the last prompt has the chunk; the first one has it": [(1, 1), (5, 1), (6, 4)],
+    }
+    check_equal(plan_of(batch), [(1, 1), (5, 1), (0, 4)], name=name, suspects=suspects)
     for chunk, what in (
         (4, "with 5 tokens due"),
         (1, "a prompt of 1 token, which is no decode yet"),
@@ -1035,12 +1058,33 @@ def sampling(lab: Any, held: Sequence[int], **options: Any) -> tuple[Any, Any, l
     return model, runner, took_part, lab.array(np.array(states, float))
 
 
+def runner_output(state: np.ndarray) -> list[int]:
+    """The output of a request that samples from this row."""
+    return [int(np.argmax(scores_after(int(state[0]))))]
+
+
 def test_task_6_requests_with_nothing_due_get_a_token_and_the_others_none(lab):
     model, runner, took_part, hidden = sampling(lab, (4, 2, 4, 3, 4))
     runner.sample(hidden, took_part)
     wanted = [alone(each.request.prompt_ids, n in (0, 2, 4)) for n, each in enumerate(took_part)]
     name = "the outputs after `sample`, where 0, 2, 0, 1 and 0 tokens are due"
-    check_equal([each.request.output for each in took_part], wanted, name=name)
+    all_five = [runner_output(hidden_row) for hidden_row in lab.numpy(hidden)]
+    suspects = {
+        "a token is sampled in the middle of a prompt, too: only where nothing is due any more": all_five,
+        "tokens went to the first requests of the step: each row has a request of its own": [
+            *[all_five[n] for n in (0, 2, 4)],
+            [],
+            [],
+        ],
+        "the first rows went through the head, not those of the requests that sample": [
+            all_five[0],
+            [],
+            all_five[1],
+            [],
+            all_five[2],
+        ],
+    }
+    check_equal([each.request.output for each in took_part], wanted, name=name, suspects=suspects)
     check_equal(model.head_rows, [3], name="rows of each call of `model.logits`: one call, only these rows")
     check_equal([each.due for each in took_part], [1, 2, 1, 1, 1], name="what is due then")
 
@@ -1364,7 +1408,10 @@ def test_task_6_the_engine_is_empty_after_an_error(lab, what, call, error):
     model.fails_at, model.fails_with = call if what == "model" else None, error
     run = partial(lab.engine_core.generate_all, batch, requests, observe)
     check_raises(error, run, name=f"a batch whose {what} fails at call {call}")
-    check_empty(batch, when=f"after the {what} failed at call {call}")
+    when = f"after the {what} failed at call {call}"
+    if error is KeyboardInterrupt:
+        when += " with a KeyboardInterrupt, which is no Exception (`finally` runs for it, too)"
+    check_empty(batch, when=when)
 
 
 def test_task_6_a_request_that_finished_in_the_step_that_failed_leaves_too(lab):
