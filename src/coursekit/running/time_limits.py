@@ -17,7 +17,6 @@ from types import FrameType
 from typing import Any, TextIO
 
 import pytest
-import pytest_timeout  # type: ignore[import-untyped]
 
 from coursekit.manifest import Task
 from coursekit.paths import Course
@@ -64,11 +63,14 @@ class TimeLimits:
 
         `pytest.fail`, which it would call, is an example to Hypothesis, which then runs the same code once more.
         """
+        # Not earlier: pytest rewrites the asserts of its plugins when it imports them, and warns where it comes too late.
+        from pytest_timeout import is_debugging  # type: ignore[import-untyped]
+
         if settings.method != "signal":
             return None
 
         def interrupt(number: int, frame: FrameType | None) -> None:
-            if not pytest_timeout.is_debugging():
+            if not is_debugging():
                 raise TimedOut(settings.timeout)
 
         signal.signal(signal.SIGALRM, interrupt)
