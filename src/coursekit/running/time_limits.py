@@ -63,7 +63,7 @@ class TimeLimits:
 
         `pytest.fail`, which it would call, is an example to Hypothesis, which then runs the same code once more.
         """
-        # Not earlier: pytest rewrites the asserts of its plugins when it imports them, and warns where it comes too late.
+        # Not earlier: pytest rewrites the asserts of its plugins on import, and warns where it comes too late.
         from pytest_timeout import is_debugging  # type: ignore[import-untyped]
 
         if settings.method != "signal":
