@@ -11,11 +11,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import IO, Any
 
 import pytest
 from rich.console import Console
 
+from programs.cores import most_pages
 from programs.serve_view import ServeView, line, table
 
 COMMAND = [sys.executable, "-m", "programs"]
@@ -92,8 +94,8 @@ def test_a_server_answers_refuses_and_finishes_what_runs_when_it_is_told_to_stop
             timeout=LIMIT,
         )
         assert taken.returncode == 2
-        assert taken.stderr.splitlines() == [
-            "starting with smollm2-135m: the first time takes up to a minute",
+        said = [each for each in taken.stderr.splitlines() if not each.startswith("starting")]
+        assert said == [
             f"error: can't listen on 127.0.0.1:{port}: {os.strerror(errno.EADDRINUSE)}; "
             "choose another port with --port, or 0 for any that is free",
         ]
@@ -166,10 +168,49 @@ def test_without_a_server_the_client_says_how_to_start_one() -> None:
     assert done.stderr == "error: no server answers on 127.0.0.1:1; start one with: pdm run serve\n"
 
 
-def test_a_negative_top_k_is_refused_before_it_is_sent() -> None:
-    done = ask("1", "x", "--top-k", "-1")
+def test_a_host_that_no_one_knows_is_named() -> None:
+    done = ask("1", "x", "--host", "no.such.host.invalid")
     assert done.returncode == 2
-    assert re.match(r"error: .*'--top-k'.* 0 ", done.stderr), done.stderr
+    assert done.stderr == "error: there is no machine of the name in no.such.host.invalid:1: check --host\n"
+
+
+def test_more_pages_than_the_machine_has_memory_for_are_refused_with_how_many_there_is_room_for() -> None:
+    with serving("--pages", "99999999999") as server:
+        _, errors = server.communicate(timeout=LIMIT)
+    assert server.returncode == 2
+    assert re.fullmatch(
+        r"error: 99,999,999,999 pages of 16 tokens would take 73,728,000 GB; there are \d+ GB in all, "
+        r"room for [\d,]+ pages: give a smaller --pages",
+        errors.splitlines()[-1],
+    )
+
+
+def test_a_seat_may_hold_no_more_pages_than_the_models_positions_fill() -> None:
+    model: Any = SimpleNamespace(config=SimpleNamespace(max_positions=33))
+    assert most_pages(model) == 3
+
+
+@needs_signals
+def test_ctrl_c_of_the_client_ends_the_line_and_says_how_fast_it_was() -> None:
+    with serving() as server:
+        port = read_until(server.stderr, r"serving on 127\.0\.0\.1:(\d+)")
+        client = subprocess.Popen(
+            [*COMMAND, "ask", "Once upon a time", "--raw", "--max-tokens", "2000", "--port", port],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+        )
+        assert client.stdout is not None
+        assert client.stdout.read(16) == "Once upon a time"
+        client.send_signal(signal.SIGINT)
+        output, errors = client.communicate(timeout=LIMIT)
+        assert client.returncode == 130
+        assert output.endswith("\n")
+        assert re.search(
+            r"^\d+ tokens · first after [\d.]+ s · [\d.]+ tokens/s · broken off$", errors, re.MULTILINE
+        )
+        assert "Traceback" not in errors
 
 
 @pytest.fixture
