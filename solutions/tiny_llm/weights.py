@@ -36,13 +36,15 @@ from tiny_llm.loading.cache import convert_once
 from tiny_llm.loading.convert import Converted, convert, convert_to_4_bits
 from tiny_llm.loading.errors import WeightsError
 from tiny_llm.loading.locate import DEFAULT_MODEL, locate
-from tiny_llm.loading.sources import SafetensorsSource, open_source
+from tiny_llm.loading.sources import open_source
 from tiny_llm.quantize import DequantizedMatmul, Matmul, QuantizedLinear, QuantizedTensor
 
 __all__ = ["DTYPES", "Weights", "WeightsError", "load_weights"]
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 """The dtypes that weights can be loaded in, by name."""
+
+_MODEST_BYTES = 2**26  # what the table of angles may take however small the model is
 
 
 @dataclass(frozen=True)
@@ -131,13 +133,24 @@ def load_weights(
     way = _matmul(bits, matmul, DTYPES[dtype], target)
     path = locate(source)
     config, tensors = _load_4_bits(path, DTYPES[dtype]) if bits else _load_floats(path, DTYPES[dtype])
+    _check_positions(path, config, sum(tensor.nbytes for tensor in tensors.values()))
     return Weights(config, {name: tensor.to(target) for name, tensor in tensors.items()}, way)
+
+
+def _check_positions(path: Path, config: ModelConfig, weight_bytes: int) -> None:
+    """Refuse positions whose table of angles would take more memory than the weights: a damaged config has such."""
+    table_bytes = 4 * config.head_dim * config.max_positions
+    if table_bytes > max(weight_bytes, _MODEST_BYTES):
+        raise WeightsError(
+            f"{path} asks for {config.max_positions:,} positions, too many for so small a model: "
+            "its config is damaged; download it again"
+        )
 
 
 def _load_floats(path: Path, dtype: torch.dtype) -> tuple[ModelConfig, Mapping[str, Converted]]:
     if not path.is_dir():
         return convert_once(path, dtype)
-    folder = SafetensorsSource(path)
+    folder = open_source(path)
     return folder.config, convert(folder, dtype)
 
 

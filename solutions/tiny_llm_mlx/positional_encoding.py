@@ -8,6 +8,8 @@ Source: Su et al. 2021, "RoFormer: Enhanced Transformer with Rotary Position Emb
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import mlx.core as mx
 import numpy as np
 
@@ -15,22 +17,28 @@ Positions = slice | list[slice] | mx.array
 Angles = tuple[mx.array, mx.array]
 
 
-def rope_tables(head_dim: int, max_positions: int, base: float) -> tuple[np.ndarray, np.ndarray]:
+def rope_tables(
+    head_dim: int, max_positions: int, base: float, divisors: Sequence[float] | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """The cosine and sine of every angle that can occur.
 
-    Pair i (of D/2) at position p is turned by p · base^(−2i/D) radians.
+    Pair i (of D/2) at position p is turned by p · base^(−2i/D) radians, or by p · base^(−2i/D) / divisors[i].
 
     Args:
         head_dim: D, even.
         max_positions: how many positions, from 0.
         base: the larger it is, the more slowly the later pairs turn: 10,000 in the paper, up to 1,000,000 in newer
             models.
+        divisors: D/2 numbers by which the frequencies are divided, one for each pair (Llama 3.1 and later); None
+            leaves the frequencies as they are.
 
     Returns:
         cos and sin, NumPy float32 [max_positions, D/2] each. The angles are computed in float64: in float32 they
         would be visibly off after some thousand positions.
     """
     frequencies = base ** (-np.arange(0, head_dim, 2, dtype=np.float64) / head_dim)
+    if divisors is not None:
+        frequencies = frequencies / np.asarray(divisors, np.float64)
     angles = np.outer(np.arange(max_positions, dtype=np.float64), frequencies)
     return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
 
@@ -77,6 +85,7 @@ class RoPE:
         base: float = 10000.0,
         interleaved: bool = False,
         device: object = None,
+        divisors: Sequence[float] | None = None,
     ) -> None:
         """Compute the table.
 
@@ -86,10 +95,11 @@ class RoPE:
             base: see :func:`rope_tables`.
             interleaved: True for the interleaved pairing, False for half-split.
             device: there so that both packages are called alike, and ignored: MLX arrays belong to no device.
+            divisors: see :func:`rope_tables`.
         """
         self.max_positions = max_positions
         self.interleaved = interleaved
-        cos, sin = rope_tables(head_dim, max_positions, base)
+        cos, sin = rope_tables(head_dim, max_positions, base, divisors)
         self.cos = mx.array(cos)
         self.sin = mx.array(sin)
 
@@ -126,7 +136,7 @@ class RoPE:
         return rotate_interleaved(x, cos, sin) if self.interleaved else rotate_half_split(x, cos, sin)
 
     def _angles_for_slice(self, positions: slice) -> Angles:
-        """cos and sin [1, L, 1, D/2] for one run of positions; without a start it begins at 0.
+        """cos and sin [1, L, 1, D/2] for one run of positions, which may be empty; without a start it begins at 0.
 
         Raises:
             ValueError: the slice doesn't lie within the table's positions.

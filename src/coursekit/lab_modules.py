@@ -27,10 +27,13 @@ class Loading:
     if TYPE_CHECKING:
         from tiny_llm.loading import (
             aligned_safetensors,
+            apart,
             cache,
             chat_template,
             convert,
             errors,
+            fields,
+            files,
             gguf_config,
             gguf_file,
             gguf_tokenizer,
@@ -39,8 +42,11 @@ class Loading:
             layout,
             locate,
             quantized,
+            rope_scaling,
             sources,
+            template_program,
             tokenizer_parts,
+            tokenizer_trial,
         )
 
 
@@ -71,13 +77,17 @@ class Protocol:
 class Ragged:
     if TYPE_CHECKING:
         from tiny_llm.ragged import (
+            answer,
             banker,
             batch,
             batcher,
             decode_state,
+            errors,
+            grpc_door,
             grpc_server,
             grpc_service,
             metrics,
+            open_files,
             sampling_state,
             ticket,
         )

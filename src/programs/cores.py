@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
 from coursekit.errors import CourseError
+from programs.waiting import waiting
 
 if TYPE_CHECKING:
+    import torch
+
     from tiny_llm.generate import Sample
     from tiny_llm.model import Transformer
     from tiny_llm.paged.attention import PagedAttention
@@ -56,10 +58,43 @@ def warm_up(name: str, model: Transformer) -> None:
     pages = weight.new_zeros(2, PAGE_SIZE, config.num_kv_heads, config.head_dim)
     query = weight.new_zeros(1, config.num_heads, config.head_dim)
     attention = choose_for(name, model)
-    with Console(stderr=True).status(
-        "compiling the attention kernel: half a minute, once (kept for the next time) …"
-    ):
+    with waiting("compiling the attention kernel: half a minute, once"):
         attention(query, pages, pages, meta, 1.0, True)
+
+
+def require_memory(model: Transformer, num_pages: int) -> None:
+    """Refuse a pool that is larger than all the memory of the machine, or of the GPU that the model is on.
+
+    Raises:
+        CourseError: it is; the message says how many pages there would be room for.
+    """
+    weight, config = model.embedding.weight, model.config
+    page_bytes = 2 * config.num_layers * PAGE_SIZE * config.num_kv_heads * config.head_dim * weight.itemsize
+    memory = total_memory(weight.device)
+    if memory is not None and num_pages * page_bytes > memory:
+        raise CourseError(
+            f"{num_pages:,} pages of {PAGE_SIZE} tokens would take {num_pages * page_bytes / 1e9:,.0f} GB; there are "
+            f"{memory / 1e9:.0f} GB in all, room for {memory // page_bytes:,} pages: give a smaller --pages"
+        )
+
+
+def total_memory(device: torch.device) -> int | None:
+    """Bytes of memory of the machine, or of a CUDA GPU; None where the system does not tell."""
+    import torch
+
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[1]
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # Windows has no sysconf
+        return None
+
+
+def most_pages(model: Transformer) -> int:
+    """How many pages one request can come to hold, which the model's positions limit."""
+    from tiny_llm.paged.pool import pages_for
+
+    return pages_for(model.config.max_positions, PAGE_SIZE)
 
 
 def make_runner(model: Transformer, num_pages: int, attention: PagedAttention) -> ModelRunner:

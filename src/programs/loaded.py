@@ -10,16 +10,18 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
 from coursekit.errors import CourseError
+from coursekit.interrupts import leaving_at_once
 from coursekit.paths import Course
 from coursekit.running.import_path import Impl, choose_implementation
 from programs import cores
 from programs.implementation import WaysAround, explain_stubs
 from programs.options import Attention, Cache, Device, Dtype
+from programs.waiting import waiting
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from tiny_llm.generate import Sample
     from tiny_llm.model import Transformer
     from tiny_llm.tokenizer import Tokenizer
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 Generate = Callable[..., Iterator[int]]
 """Called with the model, prompt_ids, max_tokens, end_ids and sample; gives the new tokens one by one."""
 
-FILTERS_OFF = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
+FILTERS_OFF = {"top_k": 0, "top_p": 1.0, "min_p": 0.0, "repetition_penalty": 1.0}
 WARM_UP_ROWS = (1, 2, 64)
 
 
@@ -79,7 +81,9 @@ def running(impl: Impl, ways_around: WaysAround | None = None) -> Iterator[Cours
     """
     course = Course.find()
     choose_implementation(course, impl)
-    from tiny_llm.weights import WeightsError
+    starting = "starting; the first time after an installation takes longer"
+    with leaving_at_once(), waiting(starting, only_in_terminal=True):
+        from tiny_llm.weights import WeightsError
 
     try:
         with explain_stubs(course, ways_around):
@@ -89,18 +93,29 @@ def running(impl: Impl, ways_around: WaysAround | None = None) -> Iterator[Cours
 
 
 def load(
-    source: str, dtype: str, device: str, console: Console, bits: int | None = None, matmul: str = "auto"
+    source: str,
+    dtype: str,
+    device: str,
+    bits: int | None = None,
+    matmul: str = "auto",
+    console: Console | None = None,
 ) -> LoadedModel:
-    """Load weights and tokenizer, with a spinner while it lasts; ``bits`` and ``matmul`` as in ``load_weights``."""
+    """Load weights and tokenizer; most arguments as in ``load_weights``, which shows how far it is.
+
+    Args:
+        console: as for :func:`waiting`.
+    """
     from tiny_llm.model import Transformer
     from tiny_llm.tokenizer import load_tokenizer
     from tiny_llm.weights import load_weights
 
-    with console.status(f"loading {source} in {dtype} on {device} …") as status:
-        weights = load_weights(source, dtype=dtype, device=device, bits=bits, matmul=str(matmul))
-        loaded = LoadedModel(Transformer(weights.config, weights), load_tokenizer(source))
+    weights = load_weights(source, dtype=dtype, device=device, bits=bits, matmul=str(matmul))
+    with waiting("reading the tokenizer", console, only_in_terminal=bits is None) as say:
+        tokenizer = load_tokenizer(source)
+        tokenizer.check_fits(weights.config.vocab_size)
+        loaded = LoadedModel(Transformer(weights.config, weights), tokenizer)
         if bits is not None:
-            status.update("compiling the kernels (kept for the next time) …")
+            say("compiling the kernels for 4 bits: half a minute at most, once")
             _warm_up(loaded.model)
         return loaded
 

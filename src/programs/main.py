@@ -36,10 +36,8 @@ WAYS_AROUND = {
 
 
 def main(
-    prompt: Annotated[str, typer.Option(help="What to ask the model.")],
-    raw: Annotated[
-        bool, typer.Option("--raw", help="Continue the prompt as plain text, without a chat.")
-    ] = False,
+    prompt: Annotated[str, typer.Option(callback=options.not_empty, help="What to ask the model.")],
+    raw: options.RawOption = False,
     impl: options.ImplOption = Impl.LEARNER,
     model: options.ModelOption = "smollm2-135m",
     dtype: options.DtypeOption = options.Dtype.FLOAT32,
@@ -53,19 +51,28 @@ def main(
     top_k: options.TopKOption = 0,
     top_p: options.TopPOption = 1.0,
     min_p: options.MinPOption = 0.0,
+    repetition_penalty: options.RepetitionPenaltyOption = 1.0,
     seed: options.SeedOption = None,
 ) -> None:
     """Answer one prompt: the text as it comes, then how long it took."""
     console = Console(stderr=True, highlight=False)
     with running(impl, WAYS_AROUND):
-        sample = make_sampler(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, seed=seed)
+        sample = make_sampler(
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            min_p=min_p,
+            repetition_penalty=repetition_penalty,
+            seed=seed,
+        )
         generate = make_generate(cache, dtype, device, attention)
-        loaded = load(model, dtype, device, console, bits, matmul)
+        loaded = load(model, dtype, device, bits, matmul)
         ids = prompt_ids(loaded, prompt, raw)
         check_prompt(loaded, ids)
         if cache is options.Cache.PAGED:
             warm_up(attention, loaded.model)
         timing = Timing()
+        print(prompt if raw else "", end="", flush=True)
         try:
             _stream(generate(loaded.model, ids, max_tokens, loaded.tokenizer.end_ids, sample), loaded, timing)
         finally:

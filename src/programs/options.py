@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
 from typing import Annotated
 
@@ -38,6 +39,65 @@ class Matmul(StrEnum):
     TORCH = "torch"
 
 
+MOST = 1_000_000
+"""Of anything that is counted in tokens or requests: more than any of the models has, and a number that is held."""
+
+
+def finite(value: float | None) -> float | None:
+    """A number that can be computed with: NaN and infinity pass every comparison that an option can ask for.
+
+    Raises:
+        typer.BadParameter: it is neither.
+    """
+    if value is not None and not math.isfinite(value):
+        raise typer.BadParameter(f"{value} is not a number that can be computed with")
+    return value
+
+
+def above_zero(value: float | None) -> float | None:
+    """A finite number above 0.
+
+    Raises:
+        typer.BadParameter: it is not.
+    """
+    if value is not None and not 0 < value < math.inf:
+        raise typer.BadParameter(f"{value:g} is not a number above 0")
+    return value
+
+
+def fits_64_bits(value: int | None) -> int | None:
+    """A whole number that the protocol can carry.
+
+    Raises:
+        typer.BadParameter: it is too large.
+    """
+    if value is not None and not -(2**63) <= value < 2**63:
+        raise typer.BadParameter("it has more than 64 bits")
+    return value
+
+
+def not_empty(text: str) -> str:
+    """A text that has something in it.
+
+    Raises:
+        typer.BadParameter: it is empty.
+    """
+    if not text:
+        raise typer.BadParameter("the prompt is empty: there is nothing to answer or to continue")
+    return text
+
+
+def only_4(bits: int | None) -> int | None:
+    """The number of bits that weights can be kept in, if any.
+
+    Raises:
+        typer.BadParameter: another number.
+    """
+    if bits not in (None, 4):
+        raise typer.BadParameter(f"weights can be kept in 4 bits, not in {bits}")
+    return bits
+
+
 ImplOption = Annotated[Impl, typer.Option(help="Whose code runs: yours, or the reference.")]
 ModelOption = Annotated[
     str,
@@ -64,7 +124,8 @@ AttentionOption = Annotated[
 BitsOption = Annotated[
     int | None,
     typer.Option(
-        help="4 keeps the weights of the blocks in 4 bits (Day 2.2); left out, they are in --dtype."
+        callback=only_4,
+        help="4 keeps the weights of the blocks in 4 bits (Day 2.2); left out, they are in --dtype.",
     ),
 ]
 MatmulOption = Annotated[
@@ -74,13 +135,30 @@ MatmulOption = Annotated[
         "(its own kernel, in bfloat16), or auto: the best for --dtype and --device."
     ),
 ]
-MaxTokensOption = Annotated[int, typer.Option(min=1, help="How many tokens to generate at most, per prompt.")]
+RawOption = Annotated[
+    bool, typer.Option("--raw", help="Continue the prompt as plain text, without a chat; it is printed, too.")
+]
+MaxTokensOption = Annotated[
+    int, typer.Option(min=1, max=MOST, help="How many tokens to generate at most, per prompt.")
+]
 TemperatureOption = Annotated[
-    float, typer.Option(help="0 always takes the best token; higher is more varied.")
+    float,
+    typer.Option(min=0, callback=finite, help="0 always takes the best token; higher is more varied."),
 ]
-TopKOption = Annotated[int, typer.Option(help="Draw from the k best tokens only; 0 for all.")]
-TopPOption = Annotated[float, typer.Option(help="Draw from the fewest tokens that reach this probability.")]
+TopKOption = Annotated[
+    int, typer.Option(min=0, max=MOST, help="Draw from the k best tokens only; 0 for all.")
+]
+TopPOption = Annotated[
+    float,
+    typer.Option(max=1, callback=above_zero, help="Draw from the fewest tokens that reach this probability."),
+]
 MinPOption = Annotated[
-    float, typer.Option(help="Drop tokens below this share of the best one's probability.")
+    float, typer.Option(min=0, max=1, help="Drop tokens below this share of the best one's probability.")
 ]
-SeedOption = Annotated[int | None, typer.Option(help="The same seed draws the same tokens.")]
+RepetitionPenaltyOption = Annotated[
+    float,
+    typer.Option(min=0.01, max=100, help="Above 1 makes tokens that have occurred less likely; 1 is off."),
+]
+SeedOption = Annotated[
+    int | None, typer.Option(callback=fits_64_bits, help="The same seed draws the same tokens.")
+]

@@ -95,7 +95,13 @@ class Transformer:
         """Build the layers around the weights. The names of the tensors are in the book's notation page."""
         self.config = config
         device = weights.tensor("embedding.weight").device
-        self.rope = RoPE(config.head_dim, config.max_positions, config.rope_base, device=device)
+        self.rope = RoPE(
+            config.head_dim,
+            config.max_positions,
+            config.rope_base,
+            device=device,
+            divisors=config.rope_divisors or None,
+        )
         self.embedding = Embedding(weights.tensor("embedding.weight"))
         self.blocks = [self._block(weights, f"blocks.{i}") for i in range(config.num_layers)]
         self.norm = self._norm(weights, "norm")
@@ -137,7 +143,8 @@ class Transformer:
         Args:
             tokens: token ids, integer [B, L].
             positions: where the L tokens stand: a slice, a list of B slices, or an integer array (see RoPE).
-            caches: one for each layer; None means that the tokens are whole sequences, seen causally.
+            caches: one for each layer, in a list that stays as it is; None means that the tokens are whole sequences,
+                seen causally.
 
         Returns:
             [B, L, E]: for each token, the vector from which the next token is predicted.

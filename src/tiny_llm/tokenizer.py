@@ -14,15 +14,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
+from itertools import pairwise, permutations
 from pathlib import Path
 from typing import Any
 
 import tokenizers
 
-from tiny_llm.loading.chat_template import render
-from tiny_llm.loading.errors import WeightsError
+from tiny_llm.loading.chat_template import ChatTemplate
+from tiny_llm.loading.errors import WeightsError, is_panic
 from tiny_llm.loading.gguf_tokenizer import gguf_tokenizer
 from tiny_llm.loading.hf_tokenizer import hf_tokenizer
 from tiny_llm.loading.locate import DEFAULT_MODEL, locate
@@ -35,6 +37,8 @@ Message = Mapping[str, Any]
 
 _END_TOKENS = ("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|endoftext|>")
 """Control tokens that end a turn or a text in the supported families, also where a file declares only one of them."""
+_PRIVATE = [chr(number) for number in range(0xE000, 0xF900)]
+"""The characters of Unicode's private use area."""
 
 
 class Tokenizer:
@@ -43,7 +47,7 @@ class Tokenizer:
     def __init__(self, parts: TokenizerParts) -> None:
         """Use `load_tokenizer` to make one."""
         self._backend = parts.backend
-        self._template = parts.template
+        self._template = None if parts.template is None else ChatTemplate(parts.template)
         self._variables = parts.template_variables
         self._control = {
             token.content: i for i, token in parts.backend.get_added_tokens_decoder().items() if token.special
@@ -59,6 +63,14 @@ class Tokenizer:
         """The number of tokens. A model's embedding may have more rows; no token belongs to the rest."""
         return self._backend.get_vocab_size()
 
+    @cached_property
+    def longest_token(self) -> int:
+        """How many characters of a text a token stands for at most.
+
+        A text of n characters has at least n / longest_token tokens, unless the tokenizer drops some of them.
+        """
+        return max(map(len, self._backend.get_vocab()))
+
     def encode(self, text: str, control_tokens: bool = True) -> list[int]:
         """The ids of a text, after the model's start token where its tokenizer asks for one.
 
@@ -67,12 +79,26 @@ class Tokenizer:
             control_tokens: whether `<|im_end|>` and the like stand for the control tokens of that name. Pass False
                 for text that you don't trust: they are then letters like any other.
         """
-        backend = self._backend if control_tokens else self._literal_backend
-        return backend.encode(text).ids
+        with _no_panic():
+            return _ids(self._backend if control_tokens else self._literal_backend, text)
 
     def decode(self, ids: Iterable[int], skip_control_tokens: bool = True) -> str:
         """The text of some ids. Bytes that aren't whole characters yet come out as U+FFFD."""
         return self._backend.decode(list(ids), skip_special_tokens=skip_control_tokens)
+
+    def check_fits(self, vocab_size: int) -> None:
+        """Check that every token has a row in the embedding of the model.
+
+        Raises:
+            WeightsError: one has none, so a text that contains it would fail when the model runs.
+        """
+        ids = [*self._backend.get_vocab(with_added_tokens=True).values(), *self.end_ids]
+        highest = max(ids if self.bos_id is None else [*ids, self.bos_id], default=0)
+        if highest >= vocab_size:
+            raise WeightsError(
+                f"the tokenizer has a token with the id {highest}, but the model's embedding ends at "
+                f"{vocab_size - 1}: its files don't belong together; download it again"
+            )
 
     def chat(self, messages: Sequence[Message], **variables: Any) -> str:
         """The conversation as the model's template writes it, up to where the answer begins.
@@ -86,23 +112,28 @@ class Tokenizer:
         """
         if self._template is None:
             raise WeightsError("this model has no chat template: give it a raw prompt (--raw)")
-        return render(self._template, messages, {**self._variables, **variables})
+        return self._template.render(messages, {**self._variables, **variables})
 
     def encode_chat(self, messages: Sequence[Message], **variables: Any) -> list[int]:
         """The ids of the conversation, up to where the answer begins. See `chat`.
 
         The template's control tokens are control tokens; the same spelling in a message is letters.
         """
-        mark = _unused_character(messages)
+        mark = _unused_mark(messages)
         text = self.chat([_break_up(m, self._control_pattern, mark) for m in messages], **variables)
-        if mark not in text:
-            return self._backend.encode(text, add_special_tokens=False).ids
+        with _no_panic():
+            if mark not in text:
+                return _ids(self._backend, text, start=False)
+            return self._encode_marked(text, mark)
+
+    def _encode_marked(self, text: str, mark: str) -> list[int]:
+        """The ids of a text in which the letters of control tokens that aren't meant are marked."""
         ids: list[int] = []
         for piece in self._control_pattern.split(text):
             if piece in self._control:
                 ids.append(self._control[piece])
             else:
-                ids += self._literal_backend.encode(piece.replace(mark, ""), add_special_tokens=False).ids
+                ids += _ids(self._literal_backend, piece.replace(mark, ""), start=False)
         return ids
 
     @cached_property
@@ -129,10 +160,39 @@ def load_tokenizer(source: str | Path = DEFAULT_MODEL) -> Tokenizer:
     return Tokenizer(hf_tokenizer(path) if path.is_dir() else gguf_tokenizer(path))
 
 
-def _unused_character(messages: Sequence[Message]) -> str:
-    """A character that none of the messages contains, from Unicode's private use area."""
+def _ids(backend: tokenizers.Tokenizer, text: str, start: bool = True) -> list[int]:
+    """The ids of a text; ``start``: after the model's start token, where its tokenizer asks for one.
+
+    `encode_batch_fast` lets other threads run meanwhile, and `encode` doesn't.
+    """
+    return list(backend.encode_batch_fast([text], add_special_tokens=start)[0].ids)
+
+
+def _unused_mark(messages: Sequence[Message]) -> str:
+    """What none of the messages contains: a character from Unicode's private use area, or two different ones.
+
+    There are 40 million pairs, so a text that contains all of them is longer than any prompt.
+    """
     text = json.dumps(list(messages), ensure_ascii=False, default=str)
-    return next(character for character in map(chr, range(0xE000, 0xF900)) if character not in text)
+    there = set(text)
+    for character in _PRIVATE:
+        if character not in there:
+            return character
+    pairs = set(pairwise(text))
+    return next(a + b for a, b in permutations(_PRIVATE, 2) if (a, b) not in pairs)
+
+
+@contextmanager
+def _no_panic() -> Iterator[None]:
+    """A pattern of the tokenizer's can give up on a text, which the library answers with a panic: no Exception."""
+    try:
+        yield
+    except BaseException as error:
+        if not is_panic(error):
+            raise
+        raise WeightsError(
+            f"the model's tokenizer gives up on this text ({error}): choose another"
+        ) from error
 
 
 def _break_up(value: Any, control: re.Pattern[str], mark: str) -> Any:

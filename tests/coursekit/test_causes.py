@@ -32,7 +32,7 @@ FOUR = "B H L D"
         (X[0, 0, :, :5].T, X[0, 0, :, :5], None, "the last two axes are swapped (transposed)"),
         (X.transpose(1, 2, 0, 3), X, FOUR, "the axes are in the order H L B D (transposed)"),
         (X.transpose(0, 2, 1, 3) + 1, X, FOUR, "as far as the shape tells"),
-        (X.transpose(0, 2, 1, 3).reshape(X.shape), X, FOUR, "a reshape took the place of a transpose"),
+        (X.transpose(0, 2, 1, 3).reshape(X.shape), X, FOUR, "a reshape where a transpose is needed"),
         (RNG.permutation(X.ravel()).reshape(X.shape), X, FOUR, "the same numbers in another order"),
         (X.reshape(B, H, L * D), X, FOUR, "only the shape is not"),
         (X[:, :, None], X, FOUR, "an axis of size 1"),
@@ -59,12 +59,19 @@ FOUR = "B H L D"
         (X / D, X, FOUR, "(1/D, with D = 8)"),
         (X * 0.37, X, None, "every value is 0.37 times the expected one"),
         (X + 0.25, X, FOUR, "every value is 0.25 too large"),
-        (X * RNG.uniform(1, 2, size=(B, H, L, 1)), X, FOUR, "a normalisation is missing"),
+        (X * RNG.uniform(1, 2, size=(B, H, L, 1)), X, FOUR, "right up to a factor of its own"),
         (np.where(np.arange(L)[:, None] == 2, np.nan, X), X, FOUR, "whole rows are NaN"),
+        (
+            np.where(np.arange(L)[:, None] == 2, np.nan, X),
+            np.where(np.arange(L)[:, None] == 2, 0.0, X),
+            FOUR,
+            "rows that should be 0 are NaN",
+        ),
         (causal(L, S, 0), MASK, "L S", "aligned top-left"),
         (causal(L, S, S - L - 1), MASK, "L S", "hides the diagonal too"),
         (causal(L, S, S - L + 1), MASK, "L S", "lets each token see the one after it"),
         (np.where(MASK == 0, -np.inf, 0.0), MASK, "L S", "the mask is inverted"),
+        (np.where(np.tri(L, S, S - L - 1), -np.inf, 0.0), MASK, "L S", "the wrong triangle"),
         (np.zeros((L, S)), MASK, "L S", "nothing is masked"),
         (np.where(MASK == 0, 0.0, -1e9), MASK, "L S", "a large negative number"),
         (MASK == 0, MASK, "L S", "0 and −inf are expected"),
@@ -89,6 +96,10 @@ def test_too_few_numbers_name_no_cause():
     assert find_cause(np.array([2.0, 2.0]), np.array([1.0, 1.0])) is None
 
 
+def test_an_array_that_should_be_empty_names_no_cause():
+    assert find_cause(X[:, :, :1], X[:, :, :0], axes=FOUR, inputs={"x": X[:, :, :1]}) is None
+
+
 def test_a_missing_scale_is_found_among_the_suspects_in_float32():
     query, key, value = RNG.normal(size=(3, B, H, L, D))
     suspects = {
@@ -98,6 +109,11 @@ def test_a_missing_scale_is_found_among_the_suspects_in_float32():
     actual = attention(query, key, value, scale=1.0).astype(np.float32)
     cause = find_cause(actual, attention(query, key, value), axes=FOUR, suspects=suspects)
     assert cause == "the scores are not divided by √D"
+
+
+def test_suspects_that_can_not_be_told_apart_are_all_named():
+    suspects = {"twice": X * 2, "the square": X**2, "added to itself": X + X}
+    assert find_cause(2 * X, X, suspects=suspects) == "twice; or added to itself"
 
 
 def test_a_suspect_is_found_where_the_test_compares_exactly():

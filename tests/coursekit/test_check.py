@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from coursekit.arrays import make_array
-from coursekit.check import CheckFailed, check, check_equal, check_raises, check_shape, check_untouched
+from coursekit.check import (
+    CheckFailed,
+    check,
+    check_allowed,
+    check_equal,
+    check_raises,
+    check_shape,
+    check_untouched,
+)
 
 RNG = np.random.default_rng(7)
 EXPECTED = RNG.normal(size=(2, 6, 5, 8))
@@ -250,3 +258,49 @@ def test_an_argument_that_was_written_to_is_named_as_the_cause():
         CheckFailed, match=r"(?s)the scores, afterwards.*wrote into the array that it was given"
     ):
         check_untouched(make_array(2 * before, "torch"), before, name="the scores")
+
+
+def test_numbers_that_look_equal_get_more_digits():
+    assert "1 expected, 1.00000001 found" in complaint(
+        np.array([1 + 1e-8]), [1.0], rtol=0, atol=0, dtype=None
+    )
+    with pytest.raises(CheckFailed, match=r"^x: 0\.5 expected, 0\.50000001 found$"):
+        check(0.5 + 1e-8, 0.5, rtol=0, atol=0, name="x")
+    assert "123456789 expected, 123456788 found" in complaint(np.array([123456788]), [123456789])
+
+
+def test_an_argument_may_not_change_by_the_least_bit(lab):
+    before = np.array([1.0, 2.0])
+    with pytest.raises(CheckFailed, match="wrote into the array that it was given"):
+        check_untouched(lab.array(before * (1 + 1e-6)), before, name="x")
+
+
+def test_a_valid_call_that_is_refused_is_told_with_the_rule():
+    def refuse():
+        raise ValueError("no room")
+
+    assert check_allowed(lambda: 3, name="a run", why="any run is") == 3
+    with pytest.raises(CheckFailed, match=r"^a run: is valid, but was refused: no room\n  the stop may be"):
+        check_allowed(refuse, name="a run", why="the stop may be the end")
+    with pytest.raises(ZeroDivisionError):
+        check_allowed(lambda: 1 // 0, name="a run", why="any run is")
+
+
+def test_plain_values_have_suspects_too():
+    for actual, expected in ((2, 1), ([1, 2, 3], [1, 2]), ("ab", "a"), ({1}, {2})):
+        with pytest.raises(CheckFailed, match=r"likely cause: it went on$"):
+            check_equal(actual, expected, name="x", suspects={"it stopped": 0, "it went on": actual})
+    with pytest.raises(CheckFailed, match=r"likely cause: it went on$"):
+        check(2, 1, suspects={"it went on": 2})
+    with pytest.raises(CheckFailed, match=r"0\.25 found\n  likely cause: halved$"):
+        check(0.25, 0.5, suspects={"halved": 0.25 + 1e-9, "doubled": 1.0})
+
+
+@pytest.mark.parametrize(("expected", "suspected"), [([1, 2, 3], [1, 3]), (5, 6)])
+def test_a_suspected_plain_value_is_named_as_the_cause(expected, suspected):
+    suspects = {"another slip": None, "the well-known slip": suspected}
+    with pytest.raises(CheckFailed, match="likely cause: the well-known slip"):
+        check_equal(suspected, expected, suspects=suspects)
+    with pytest.raises(CheckFailed) as other:
+        check_equal([7, 7, 7], [1, 2, 3], suspects=suspects)
+    assert "likely cause" not in str(other.value)

@@ -103,7 +103,8 @@ def test_half_a_config_is_to_be_downloaded_again(folder: Path) -> None:
     [
         ({"model_type": "mamba"}, "'mamba'"),
         ({"model_type": None}, "None"),
-        ({"rope_parameters": {"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0}}, "'llama3'"),
+        ({"rope_parameters": {"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0}}, "'low_freq_factor'"),
+        ({"rope_parameters": {"rope_type": "yarn", "rope_theta": 5e5, "factor": 8.0}}, "'yarn'"),
         ({"rope_parameters": None, "rope_scaling": {"type": "linear", "factor": 2.0}}, "'linear'"),
         ({"partial_rotary_factor": 0.5}, "part of a head"),
         ({"use_sliding_window": True, "sliding_window": 32}, "sliding-window"),
@@ -177,8 +178,8 @@ def test_a_tensor_that_the_family_lacks_is_refused(folder: Path, tmp_path: Path,
     tensors = load_file(folder / "model.safetensors")
     save_file({**tensors, "model.layers.0.mlp.gate.weight": torch.zeros(4, 48)}, folder / "model.safetensors")
     assert "'model.layers.0.mlp.gate.weight'" in message(load_weights, folder)
-    source = write_gguf(tmp_path / "m.gguf", model, extra={"rope_freqs.weight": np.ones(4, np.float32)})
-    assert "Llama 3.1" in message(load_weights, source)
+    source = write_gguf(tmp_path / "m.gguf", model, extra={"rope_long.weight": np.ones(4, np.float32)})
+    assert "'rope_long.weight'" in message(load_weights, source)
 
 
 def test_a_folder_whose_shards_are_not_all_there_names_the_missing_one(tmp_path: Path, model: Any) -> None:

@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 
 import gguf
+import numpy as np
 import pytest
 import torch
+import transformers
 from gguf import GGMLQuantizationType
 from tiny_models import (
     BLOCKS,
@@ -16,9 +18,11 @@ from tiny_models import (
     our_logits,
     permute_for_llama_cpp,
     random_model,
+    rope_divisors,
     write_gguf,
 )
 
+from tiny_llm.loading.rope_scaling import Llama3Scaling
 from tiny_llm.weights import load_weights
 
 
@@ -79,6 +83,43 @@ def test_a_config_written_by_an_older_transformers_is_understood(tmp_path: Path)
     config |= {"rope_theta": 5000.0, "rope_scaling": None, "sliding_window": 32, "use_sliding_window": False}
     path.write_text(json.dumps(config))
     assert_same_logits(our_logits(model, tmp_path), expected_logits(model))
+
+
+@pytest.mark.parametrize(
+    ("head_dim", "numbers"),
+    [
+        (128, {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}),  # Llama 3.1 8B
+        (64, {"factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}),  # Llama 3.2 1B
+        (96, {"factor": 3.5, "low_freq_factor": 0.5, "high_freq_factor": 9.0}),
+    ],
+)
+def test_rotary_divisors_are_those_of_transformers(head_dim: int, numbers: dict[str, float]) -> None:
+    rope = {
+        "rope_type": "llama3",
+        "rope_theta": 500_000.0,
+        "original_max_position_embeddings": 8192,
+        **numbers,
+    }
+    config = transformers.LlamaConfig(
+        hidden_size=4 * head_dim, num_attention_heads=4, head_dim=head_dim, rope_parameters=rope
+    )
+    ours = Llama3Scaling(original_max_position_embeddings=8192, **numbers).divisors(head_dim, 500_000.0)
+    assert 1.0 in ours
+    assert numbers["factor"] in ours
+    np.testing.assert_allclose(ours, rope_divisors(config), rtol=1e-5)
+
+
+@pytest.mark.parametrize("source", ["folder", "gguf"])
+def test_a_scaled_model_keeps_its_divisors_through_the_cache(source: str, tmp_path: Path) -> None:
+    model = random_model(FAMILIES["llama 3.1"])
+    path = tmp_path / "folder"
+    model.save_pretrained(path)
+    if source == "gguf":
+        path = write_gguf(tmp_path / "model.gguf", model)
+    for _ in range(2):
+        np.testing.assert_allclose(
+            load_weights(path).config.rope_divisors, rope_divisors(model.config), rtol=1e-5
+        )
 
 
 def test_every_end_id_of_the_generation_config_counts(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 import transformers
 from gguf import GGMLQuantizationType
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from tiny_llm.model import Transformer
 from tiny_llm.weights import load_weights
@@ -25,6 +26,15 @@ SIZES: dict[str, Any] = {
     "eos_token_id": 2,
 }
 ROPE = {"rope_theta": 5000.0, "rope_type": "default"}
+# Of eight pairs, three turn quickly, one is in between, and four are slow (see rope_scaling.py).
+LLAMA3_ROPE = {
+    "rope_theta": 5000.0,
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 40,
+}
 FAMILIES: dict[str, Any] = {
     "llama": transformers.LlamaConfig(
         **SIZES,
@@ -42,6 +52,14 @@ FAMILIES: dict[str, Any] = {
         num_key_value_heads=4,
         head_dim=12,
         tie_word_embeddings=True,
+    ),
+    "llama 3.1": transformers.LlamaConfig(
+        **SIZES,
+        rope_parameters=LLAMA3_ROPE,
+        hidden_size=48,
+        num_attention_heads=6,
+        num_key_value_heads=3,
+        head_dim=16,
     ),
     "qwen2": transformers.Qwen2Config(
         **SIZES, rope_parameters=ROPE, hidden_size=40, num_attention_heads=4, num_key_value_heads=2
@@ -117,6 +135,13 @@ def permute_for_llama_cpp(rows: np.ndarray, heads: int) -> np.ndarray:
     return halves.swapaxes(1, 2).reshape(rows.shape)
 
 
+def rope_divisors(config: Any) -> np.ndarray:
+    """What transformers divides each rotary frequency of a Llama 3.1 by, float32 [D/2]."""
+    scaled, _ = ROPE_INIT_FUNCTIONS["llama3"](config, torch.device("cpu"))
+    plain = config.rope_parameters["rope_theta"] ** -(torch.arange(0, config.head_dim, 2) / config.head_dim)
+    return (plain / scaled).numpy()
+
+
 def write_gguf(
     path: Path,
     model: Any,
@@ -143,13 +168,15 @@ def write_gguf(
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
     writer.add_vocab_size(config.vocab_size)
-    writer.add_bos_token_id(1)
-    writer.add_eos_token_id(2)
+    ids = {"tokenizer.ggml.bos_token_id": 1, "tokenizer.ggml.eos_token_id": 2}
+    settings = {**{key: (i, gguf.GGUFValueType.UINT32) for key, i in ids.items()}, **(settings or {})}
     if getattr(config, "head_dim", None):
         writer.add_key_length(config.head_dim)
         writer.add_value_length(config.head_dim)
-    for key, value in (settings or {}).items():
+    for key, value in settings.items():
         writer.add_key_value(key, *value)
+    if config.rope_parameters["rope_type"] == "llama3":
+        extra = {"rope_freqs.weight": rope_divisors(config), **(extra or {})}
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH[family.upper()], config.num_hidden_layers)
     for name, tensor in {**model.state_dict(), **(extra or {})}.items():
         values = np.asarray(tensor)

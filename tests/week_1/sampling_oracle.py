@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -59,3 +60,43 @@ def draw(logits: np.ndarray, uniform: float) -> int:
         if total > uniform:
             return i
     return int(np.flatnonzero(np.isfinite(logits))[-1])
+
+
+STEPS = ("penalty", "temperature", "top-k", "top-p", "min-p")
+
+
+def filtered(
+    logits: np.ndarray, ids: Iterable[int], params: dict[str, Any], steps: Iterable[str]
+) -> np.ndarray:
+    """The scores after these steps, in their order."""
+    for step in steps:
+        if step == "penalty":
+            logits = penalize(logits, ids, params.get("repetition_penalty", 1.0))
+        elif step == "temperature":
+            logits = (logits - logits.max()) / params["temperature"]
+        elif step == "top-k":
+            logits = top_k(logits, params.get("top_k", 0))
+        elif step == "top-p":
+            logits = top_p(logits, params.get("top_p", 1.0))
+        else:
+            logits = min_p(logits, params.get("min_p", 0.0))
+    return logits
+
+
+def tokens(
+    rows: Sequence[np.ndarray],
+    prompt: Sequence[int],
+    numbers: Sequence[float],
+    params: dict[str, Any],
+    steps: Iterable[str] = STEPS,
+    output: Sequence[int] | None = None,
+) -> list[int]:
+    """The tokens drawn from one row of scores after another, one random number each.
+
+    ``output`` is taken for the output so far; left out, the tokens themselves are.
+    """
+    drawn: list[int] = []
+    for step, (logits, uniform) in enumerate(zip(rows, numbers, strict=False)):
+        ids = [*prompt, *(drawn if output is None else output)[:step]]
+        drawn.append(draw(filtered(logits, ids, params, steps), uniform))
+    return drawn

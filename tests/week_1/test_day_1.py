@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from shared.arguments import check_leaves_alone, float_dtypes
 from shared.numbers import normal
 
 from coursekit.check import check, check_shape
@@ -32,6 +33,11 @@ def attention(query, key, value, scale=None, mask=None, scale_mask=False):
         scores = (products + bias) * scale if scale_mask else products * scale + bias
         out[place] = sum(w * v for w, v in zip(weights_of(scores), value[row], strict=True))
     return out
+
+
+def read_as_yes_or_no(mask, hides):
+    """The mask of a learner who takes each number of it for yes or no: hidden where `hides(mask)`."""
+    return np.where(hides(mask), HIDDEN, 0.0)
 
 
 def spread(query, key, value, scale, mask, along=-1, multiply=False):
@@ -71,6 +77,10 @@ def attention_suspects(query, key, value, scale=None, mask=None):
         "the weights sum to 1 over the queries: softmax goes along the last axis, the keys": lambda: spread(
             query, key, value, given, mask, along=-2
         ),
+        "the scores are divided by √S, with S the number of keys, instead of √D": lambda: attention(
+            query, key, value, 1 / np.sqrt(key.shape[-2]), mask
+        ),
+        "the keys are averaged, not the values": lambda: attention(query, key, key, given, mask),
     }
     if scale is None:
         wrong["the scores are divided by D instead of √D"] = lambda: attention(query, key, value, 1 / D, mask)
@@ -79,9 +89,10 @@ def attention_suspects(query, key, value, scale=None, mask=None):
             query, key, value, scale / np.sqrt(D), mask
         )
         wrong["the given scale is not used"] = lambda: attention(query, key, value, None, mask)
-        wrong["the scores are divided by the given scale: multiply by it"] = lambda: attention(
-            query, key, value, 1 / scale, mask
-        )
+        if scale:
+            wrong["the scores are divided by the given scale: multiply by it"] = lambda: attention(
+                query, key, value, 1 / scale, mask
+            )
     if mask is not None:
         wrong["the mask is not added"] = lambda: attention(query, key, value, given)
         wrong["the mask is multiplied with the scores: add it"] = lambda: spread(
@@ -89,6 +100,9 @@ def attention_suspects(query, key, value, scale=None, mask=None):
         )
         wrong["the mask is scaled together with the scores: add it after scaling"] = lambda: attention(
             query, key, value, given, mask, scale_mask=True
+        )
+        wrong["the mask is read as yes or no: its numbers are added to the scores"] = lambda: attention(
+            query, key, value, given, read_as_yes_or_no(mask, lambda m: m != 0)
         )
     return wrong
 
@@ -135,6 +149,9 @@ class Projections:
                 query, key, value, mask, owns=lambda h: slice(h, None, self.H)
             ),
             "the values are projected from the keys": lambda: self.oracle(query, key, key, mask),
+            "the keys are projected from the queries": lambda: self.oracle(
+                query, query if query.shape == key.shape else key, value, mask
+            ),
         }
         if mask is not None:
             wrong["the mask is not passed on"] = lambda: self.oracle(query, key, value)
@@ -168,6 +185,11 @@ def test_task_1_weights_along_any_axis(lab, axis):
             f"the weights sum to 1 along axis {other}": (lambda other=other: softmax_along(x, other))
             for other in range(3)
             if other != axis % 3
+        }
+        | {
+            "the sum goes along the last axis, whatever axis is given": lambda: (
+                (shifted := np.exp(x - x.max(axis=axis, keepdims=True))) / shifted.sum(axis=-1, keepdims=True)
+            )
         },
         inputs={"x": x},
     )
@@ -208,6 +230,11 @@ def test_task_1_a_row_that_is_all_minus_infinity_gets_zeros(lab, axis):
         lab.attention.softmax(lab.array(x), axis=axis),
         softmax_along(x, axis),
         name=f"softmax(x, axis={axis}) with a row of −inf",
+        suspects={
+            "a row of −inf gets equal weights: it must get zeros": lambda: np.where(
+                np.isneginf(x).all(axis=axis, keepdims=True), 1 / x.shape[axis], softmax_along(x, axis)
+            )
+        },
     )
 
 
@@ -250,8 +277,7 @@ def test_task_1_a_long_row_in_float16(lab):
 
 
 def test_task_1_float64_scores_keep_their_precision(lab):
-    # MLX on a GPU, and torch on a Mac's, have no float64: there the widest is float32.
-    wide = lab.backend == "torch" and lab.device != "mps"
+    wide = "float64" in float_dtypes(lab)
     x = np.random.default_rng(1107).normal(size=(4, 7)) * 3
     x = x if wide else x.astype(np.float32).astype(np.float64)
     dtype, near = ("float64", 1e-12) if wide else ("float32", 1e-5)
@@ -271,10 +297,7 @@ def test_task_1_float64_scores_keep_their_precision(lab):
 
 
 def test_task_1_the_scores_are_left_as_they_were(lab):
-    x = normal(1106, 3, 5)
-    scores = lab.array(x)
-    lab.attention.softmax(scores)
-    check(scores, x, name="the scores after softmax")
+    check_leaves_alone(lab, lab.attention.softmax, the_scores=normal(1106, 3, 5))
 
 
 # Task 2: linear
@@ -290,7 +313,14 @@ def test_task_2_one_output_for_each_row_of_the_weight(lab, leading, bias):
     for place in np.ndindex(*leading, 3):
         expected[place] = x[place[:-1]] @ weight[place[-1]] + (b[place[-1]] if bias else 0.0)
     actual = lab.attention.linear(lab.array(x), lab.array(weight), *([lab.array(b)] if bias else []))
-    suspects = {"the bias is not added": lambda: x @ weight.T} if bias else {}
+    suspects = {
+        "the weight is reshaped: that mixes its rows; transpose it": lambda: (
+            x @ weight.reshape(6, 3) + (b if bias else 0.0)
+        )
+    }
+    if bias:
+        suspects["the bias is not added"] = lambda: x @ weight.T
+        suspects["the bias is subtracted"] = lambda: x @ weight.T - b
     check(actual, expected, name="x·Wᵀ + b" if bias else "x·Wᵀ", suspects=suspects)
 
 
@@ -311,6 +341,12 @@ def test_task_2_the_result_has_the_dtype_of_x(lab):
     actual = lab.attention.linear(*(lab.array(a, "bfloat16") for a in (x, weight, b)))
     # Two roundings to bfloat16 (the product, the sum) of numbers of a few units.
     check(actual, x @ weight.T + b, name="x·Wᵀ + b in bfloat16", dtype="bfloat16", rtol=2**-7, atol=2**-6)
+
+
+@pytest.mark.parametrize("leading", [(), (2, 5)], ids=["in", "B L in"])
+def test_task_2_the_arguments_are_left_as_they_were(lab, leading):
+    x, weight, b = normal(1209, *leading, 6), normal(1210, 3, 6), normal(1211, 3)
+    check_leaves_alone(lab, lab.attention.linear, x=x, the_weight=weight, the_bias=b)
 
 
 # Task 3: scaled dot-product attention
@@ -354,7 +390,7 @@ def test_task_3_few_queries_or_few_keys(lab, L, S):
     )
 
 
-@pytest.mark.parametrize("scale", [2.5, 0.125, 1.0])
+@pytest.mark.parametrize("scale", [2.5, 0.125, 1.0, 0.0])
 def test_task_3_a_scale_that_is_given_takes_the_place_of_the_usual_one(lab, scale):
     query, key, value = normal(1307, 2, 3, 5, 6), normal(1308, 2, 3, 7, 6), normal(1309, 2, 3, 7, 6)
     wrong = attention_suspects(query, key, value, scale)
@@ -450,6 +486,30 @@ def test_task_3_the_output_has_the_dtype_of_the_query(lab, dtype):
     )
 
 
+def test_task_3_float64_stays_float64(lab):
+    query, key, value = normal(1331, 2, 5, 6), normal(1332, 2, 7, 6), normal(1333, 2, 7, 6)
+    dtype = float_dtypes(lab)[-1]
+    near = 1e-12 if dtype == "float64" else 0.01
+    check(
+        lab.attention.scaled_dot_product_attention(*(lab.array(a, dtype) for a in (query, key, value))),
+        attention(query, key, value),
+        name=f"the attention output in {dtype}",
+        axes="B L D",
+        dtype=dtype,
+        rtol=near,
+        atol=near,
+    )
+
+
+@pytest.mark.parametrize("shape", [(5, 7), (2, 5, 7)], ids=["L S", "B L S"])
+def test_task_3_the_arguments_are_left_as_they_were(lab, shape):
+    def attend(query, key, value, mask):
+        lab.attention.scaled_dot_product_attention(query, key, value, scale=0.5, mask=mask)
+
+    query, key, value = normal(1334, 2, 5, 6), normal(1335, 2, 7, 6), normal(1336, 2, 7, 6)
+    check_leaves_alone(lab, attend, query=query, key=key, value=value, mask=random_mask(1337, *shape))
+
+
 # Task 4: multi-head attention
 
 
@@ -487,7 +547,10 @@ def test_task_4_merging_puts_the_heads_side_by_side(lab):
         name="merge_heads",
         axes="B L H·D",
         suspects={
-            "the numbers were reshaped in one go, which mixes the tokens": lambda: x.reshape(B, L, H * D)
+            "the numbers were reshaped in one go, which mixes the tokens": lambda: x.reshape(B, L, H * D),
+            "the axes of L and D were swapped: bring the tokens in front of the heads": lambda: x.transpose(
+                0, 1, 3, 2
+            ).reshape(B, L, H * D),
         },
     )
 
@@ -555,3 +618,20 @@ def test_task_4_the_rows_of_a_batch_do_not_meet(lab):
         axes="B L E",
         atol=5e-6,
     )
+
+
+def test_task_4_the_arguments_and_the_weights_are_left_as_they_were(lab):
+    def attend(query, key, value, mask, *weights):
+        lab.attention.MultiHeadAttention(layer.H, *weights)(query, key, value, mask=mask)
+
+    layer = Projections(1430)
+    weights = {f"{name}_weight": getattr(layer, name) for name in ("query", "key", "value", "out")}
+    query, key, value = normal(1434, 2, 5, 10), normal(1435, 2, 7, 10), normal(1436, 2, 7, 10)
+    check_leaves_alone(
+        lab, attend, query=query, key=key, value=value, mask=random_mask(1437, 2, 3, 5, 7), **weights
+    )
+
+
+def test_task_4_splitting_and_merging_leave_their_argument_as_it_was(lab):
+    check_leaves_alone(lab, lambda x: lab.attention.split_heads(x, 3), x=normal(1438, 2, 5, 6))
+    check_leaves_alone(lab, lab.attention.merge_heads, x=normal(1439, 2, 3, 5, 4))

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 
 import numpy as np
 import pytest
+from shared.arguments import check_leaves_alone, float_dtypes
 from shared.numbers import normal
 
-from coursekit.check import check, check_raises, check_shape, check_untouched
+from coursekit.check import check, check_allowed, check_raises, check_shape
 
 HALF_SPLIT, INTERLEAVED = "half-split", "interleaved"
 
@@ -59,22 +60,39 @@ def overwritten(x, angles, pairing):
     return out
 
 
+def put_together(x, pairing):
+    """`x`, whose pairs stand as in the other pairing, with the pairs put where this one has them."""
+    D = x.shape[-1]
+    if pairing == HALF_SPLIT:
+        return np.concatenate([x[..., 0::2], x[..., 1::2]], axis=-1)
+    return np.stack([x[..., : D // 2], x[..., D // 2 :]], axis=-1).reshape(x.shape)
+
+
+def exchanged(x, pairing):
+    """`x` with the two numbers of each pair in each other's place."""
+    out = np.zeros(x.shape)
+    for first, second in places(pairing, x.shape[-1]):
+        out[..., first], out[..., second] = x[..., second], x[..., first]
+    return out
+
+
 def rotation_suspects(x, angles, pairing):
     """The results of the usual mistakes."""
-    D = x.shape[-1]
     other = INTERLEAVED if pairing == HALF_SPLIT else HALF_SPLIT
-    right = turned(x, angles, pairing)
-    half_by_half = np.concatenate([right[..., 0::2], right[..., 1::2]], axis=-1)
-    side_by_side = np.stack([right[..., : D // 2], right[..., D // 2 :]], axis=-1).reshape(x.shape)
+    right, crossed = turned(x, angles, pairing), turned(x, angles, other)
     return {
-        f"the pairs are those of the {other} pairing": lambda: turned(x, angles, other),
+        f"the pairs are those of the {other} pairing": crossed,
+        f"the pairs are those of the {other} pairing (put back in the order of this one)": (
+            put_together(crossed, pairing)
+        ),
         "the pairs turn the other way: mind the signs": lambda: turned(x, -angles, pairing),
         "the pairs are right, but the result is put together in the order of the other pairing": (
-            half_by_half if pairing == INTERLEAVED else side_by_side
+            put_together(right, other)
         ),
         "the second number of a pair is computed from the first one already turned: keep the old one": (
             lambda: overwritten(x, angles, pairing)
         ),
+        "the two numbers of each pair have changed places": lambda: exchanged(right, pairing),
         "cos and sin are exchanged": lambda: turned(x, np.pi / 2 - angles, pairing),
     }
 
@@ -102,17 +120,28 @@ def table_suspects(D, N, base):
     """The results of the usual mistakes in the table of angles."""
     pairs = np.arange(D // 2)
 
-    def table(exponents, first=0):
-        angles = np.outer(np.arange(first, first + N), float(base) ** (exponents / D))
+    def table(exponents, first=0, base=base, unit=1.0):
+        angles = unit * np.outer(np.arange(first, first + N), float(base) ** (exponents / D))
         return np.cos(angles), np.sin(angles)
 
-    return {
+    wrong = {
         "the exponent is −i/D; it should be −2i/D": table(-pairs),
         "the exponent is −4i/D; it should be −2i/D": table(-4 * pairs),
         "the exponent lacks its minus sign": table(2 * pairs),
         "cos and sin are exchanged": table(-2 * pairs)[::-1],
         "the positions start at 1 instead of 0": table(-2 * pairs, first=1),
+        "the angles are turned from degrees to radians, but they are radians already": table(
+            -2 * pairs, unit=np.pi / 180
+        ),
+        "every pair stands twice: a table has D/2 columns": tuple(
+            np.concatenate((half, half), axis=-1) for half in table(-2 * pairs)
+        ),
     }
+    return (
+        wrong
+        if base == 10000
+        else {**wrong, "the base is 10,000 whatever is given": table(-2 * pairs, base=1e4)}
+    )
 
 
 # Task 1: the table
@@ -181,6 +210,32 @@ def test_task_1_far_positions_are_as_exact_as_near_ones(lab, base):
         )
 
 
+@pytest.mark.parametrize("as_tuple", [False, True], ids=["array", "tuple"])
+def test_task_1_each_frequency_is_divided_by_its_divisor(lab, as_tuple):
+    D, N, base = 8, 11, 500.0
+    divisors = np.array([1.0, 1.25, 3.0, 8.0])
+    frequencies = np.array([frequency(i, D, base) for i in range(D // 2)])
+
+    def table(frequencies):
+        angles = np.outer(np.arange(N), frequencies)
+        return np.cos(angles), np.sin(angles)
+
+    check(
+        lab.positional_encoding.rope_tables(D, N, base, tuple(divisors) if as_tuple else divisors),
+        table(frequencies / divisors),
+        name=("cos with divisors", "sin with divisors"),
+        axes="position pair",
+        framework="numpy",
+        suspects={
+            "the divisors aren't used": table(frequencies),
+            "the frequencies are multiplied by the divisors instead of divided": table(
+                frequencies * divisors
+            ),
+            "the divisors stand in the opposite order": table(frequencies / divisors[::-1]),
+        },
+    )
+
+
 # Tasks 2 and 3: the two rotations
 
 
@@ -246,7 +301,7 @@ def test_task_3_no_pair_changes_its_length(lab):
     check_lengths(lab, INTERLEAVED, normal(2305, 2, 5, 3, 8), normal(2306, 1, 5, 1, 4) * 10)
 
 
-def check_half_precision(lab, pairing, dtype):
+def check_dtype(lab, pairing, dtype):
     x, angles = normal(2207, 2, 5, 3, 8), normal(2208, 1, 5, 1, 4) * 3
     x = lab.numpy(lab.array(x, dtype)).astype(np.float64)
     check(
@@ -260,28 +315,58 @@ def check_half_precision(lab, pairing, dtype):
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_task_2_the_dtype_of_x_is_kept(lab, dtype):
-    check_half_precision(lab, HALF_SPLIT, dtype)
+    check_dtype(lab, HALF_SPLIT, dtype)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_task_3_the_dtype_of_x_is_kept(lab, dtype):
-    check_half_precision(lab, INTERLEAVED, dtype)
+    check_dtype(lab, INTERLEAVED, dtype)
 
 
-def check_input_unchanged(lab, pairing):
+def check_precision(lab, turn, pairing):
+    """The numbers of the widest dtype keep all their digits; float32 can't hold these."""
+    x, angles = np.random.default_rng(2211).normal(size=(2, 5, 3, 8)), normal(2212, 1, 5, 1, 4)
+    dtype = float_dtypes(lab)[-1]
+    near = 1e-12 if dtype == "float64" else 0.01
+    check(
+        turn(*(lab.array(a, dtype) for a in (x, np.cos(angles), np.sin(angles)))),
+        turned(x, angles, pairing),
+        name=f"the {pairing} rotation of {dtype} numbers",
+        axes="B L H D",
+        dtype=dtype,
+        rtol=near,
+        atol=near,
+        suspects={
+            "x was converted to float32 on the way": lambda: turned(x.astype(np.float32), angles, pairing),
+            "the result was converted to float32 on the way": lambda: turned(x, angles, pairing).astype(
+                np.float32
+            ),
+        },
+    )
+
+
+def test_task_2_float64_numbers_keep_their_precision(lab):
+    check_precision(lab, lab.positional_encoding.rotate_half_split, HALF_SPLIT)
+
+
+def test_task_3_float64_numbers_keep_their_precision(lab):
+    check_precision(lab, lab.positional_encoding.rotate_interleaved, INTERLEAVED)
+
+
+def check_arguments(lab, turn):
     x, angles = normal(2209, 2, 5, 3, 8), normal(2210, 1, 5, 1, 4)
-    given = lab.array(x)
-    name = "rotate_half_split" if pairing == HALF_SPLIT else "rotate_interleaved"
-    getattr(lab.positional_encoding, name)(given, lab.array(np.cos(angles)), lab.array(np.sin(angles)))
-    check_untouched(given, x, name="x", axes="B L H D")
+    cos, sin = np.cos(angles), np.sin(angles)
+    check_leaves_alone(lab, turn, x=x, cos=cos, sin=sin)
+    table = lab.array(cos), lab.array(sin)  # in float32 whatever x is, as in RoPE
+    check_leaves_alone(lab, lambda x: turn(x, *table), x=x)
 
 
-def test_task_2_x_itself_is_left_as_it_was(lab):
-    check_input_unchanged(lab, HALF_SPLIT)
+def test_task_2_the_arguments_are_left_as_they_were(lab):
+    check_arguments(lab, lab.positional_encoding.rotate_half_split)
 
 
-def test_task_3_x_itself_is_left_as_it_was(lab):
-    check_input_unchanged(lab, INTERLEAVED)
+def test_task_3_the_arguments_are_left_as_they_were(lab):
+    check_arguments(lab, lab.positional_encoding.rotate_interleaved)
 
 
 def test_task_3_the_two_pairings_differ_only_in_the_order_of_the_numbers(lab):
@@ -302,13 +387,22 @@ def test_task_3_the_two_pairings_differ_only_in_the_order_of_the_numbers(lab):
 # Task 4: a run of positions
 
 
+def look_up(rope, start, stop, size):
+    """The learner's angles for a slice that lies in a table of `size` positions."""
+    why = "a run may end exactly at max_positions: stop = max_positions is the last that fits"
+    if start == stop:
+        why = "an empty run (stop = start) is allowed: its arrays have no row"
+    name = f"slice({start}, {stop}) of {size} positions"
+    return check_allowed(lambda: rope.angles(slice(start, stop)), name=name, why=why)
+
+
 @pytest.mark.parametrize(("start", "stop"), [(0, 5), (3, 8), (9, 10), (7, 20), (0, 20)])
 def test_task_4_the_angles_of_a_run_of_positions(lab, start, stop):
     D, base = 6, 300.0
     angles = angles_at(range(start, stop), D, base)[None, :, None]
     from_zero = angles_at(range(stop - start), D, base)[None, :, None]
     check(
-        make_rope(lab, D, 20, base).angles(slice(start, stop)),
+        look_up(make_rope(lab, D, 20, base), start, stop, 20),
         (np.cos(angles), np.sin(angles)),
         name=(f"cos for slice({start}, {stop})", f"sin for slice({start}, {stop})"),
         axes="B L H pair",
@@ -320,6 +414,25 @@ def test_task_4_the_angles_of_a_run_of_positions(lab, start, stop):
             "cos and sin are exchanged": (np.sin(angles), np.cos(angles)),
         },
     )
+
+
+@pytest.mark.parametrize("start", [0, 5, 12])
+def test_task_4_an_empty_run_has_no_angles(lab, start):
+    nothing = np.zeros((1, 0, 1, 3))
+    check(
+        look_up(make_rope(lab, 6, 12), start, start, 12),
+        (nothing, nothing),
+        name=(f"cos for slice({start}, {start})", f"sin for slice({start}, {start})"),
+        axes="B L H pair",
+    )
+
+
+def test_task_4_one_run_after_another_is_looked_up_in_the_same_table(lab):
+    rope = make_rope(lab, 6, 12)
+    for start, stop in [(8, 12), (0, 3), (5, 12), (0, 12)]:
+        angles = angles_at(range(start, stop), 6, 10000.0)[None, :, None]
+        name = f"slice({start}, {stop}), looked up after others (does the table change?)"
+        check(look_up(rope, start, stop, 12), (np.cos(angles), np.sin(angles)), name=name, axes="B L H pair")
 
 
 @pytest.mark.parametrize("stop", [1, 4, 12])
@@ -334,7 +447,7 @@ def test_task_4_a_slice_without_a_start_begins_at_0(lab, stop):
     )
 
 
-@pytest.mark.parametrize(("start", "stop"), [(0, 13), (11, 13), (12, 13), (20, 25)])
+@pytest.mark.parametrize(("start", "stop"), [(0, 13), (11, 13), (12, 13), (13, 13), (20, 25), (None, 13)])
 def test_task_4_a_slice_past_the_table_is_refused(lab, start, stop):
     rope = make_rope(lab, 6, 12)
     check_raises(
@@ -342,7 +455,7 @@ def test_task_4_a_slice_past_the_table_is_refused(lab, start, stop):
     )
 
 
-@pytest.mark.parametrize(("start", "stop"), [(-2, 3), (-3, -1), (5, 3)])
+@pytest.mark.parametrize(("start", "stop"), [(-2, 3), (-3, -1), (-2, -2), (5, 3), (None, -1)])
 def test_task_4_a_slice_that_is_no_run_of_positions_is_refused(lab, start, stop):
     rope = make_rope(lab, 6, 12)
     check_raises(ValueError, lambda: rope.angles(slice(start, stop)), name=f"slice({start}, {stop})")

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from shared.arguments import check_leaves_alone, float_dtypes
 from shared.numbers import as_float32
 
 from coursekit.check import check, check_raises, check_shape
@@ -95,8 +96,8 @@ def suspects(
         "all query heads read the first key-value head": lambda: grouped(
             query, key, value, scale, mask, share=lambda h: 0
         ),
-        "the given scale is not used" if scale else "the scores are not divided by √D": lambda: grouped(
-            query, key, value, unscaled, mask
+        ("the scores are not divided by √D" if scale is None else "the given scale is not used"): (
+            lambda: grouped(query, key, value, unscaled, mask)
         ),
     }
     if scale is not None:
@@ -108,6 +109,16 @@ def suspects(
         factor = usual if scale is None else scale
         wrong["the mask is scaled together with the scores: add it after scaling"] = lambda: grouped(
             query, key, value, scale, np.where(mask == HIDDEN, HIDDEN, mask * factor)
+        )
+        full = np.broadcast_to(mask, (*query.shape[:3], key.shape[2]))
+        wrong[
+            "the mask meets scores whose heads and tokens are mixed: give them the shape [B, H, L, S] first"
+        ] = lambda: grouped(query, key, value, scale, full.transpose(0, 2, 1, 3).reshape(full.shape))
+        wrong["the mask of the first head is used for all heads"] = lambda: grouped(
+            query, key, value, scale, full[:, :1]
+        )
+        wrong["the mask is read as yes or no: its numbers are added to the scores"] = lambda: grouped(
+            query, key, value, scale, np.where(mask != 0, HIDDEN, 0.0)
         )
     return wrong
 
@@ -157,11 +168,17 @@ def test_task_1_softmax_turns_rows_that_see_no_key_into_zeros(lab):
     check(weights, [[0.0, 0.0], [0.0, 0.0], [1.0, 0.0], [0.5, 0.5]], name="the weights", axes="L S")
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-def test_task_1_the_mask_takes_the_dtype_of_like(lab, dtype):
-    like = lab.array(np.zeros(1), dtype)
-    mask = lab.attention.causal_mask(3, 5, like=like)
-    check(mask, visible(3, 5), name=f"causal_mask(3, 5, like={dtype})", axes="L S", dtype=dtype)
+def test_task_1_the_mask_takes_the_dtype_of_like(lab):
+    for dtype in float_dtypes(lab):
+        mask = lab.attention.causal_mask(3, 5, like=lab.array(np.zeros(1), dtype))
+        check(mask, visible(3, 5), name=f"causal_mask(3, 5, like={dtype})", axes="L S", dtype=dtype)
+
+
+def test_task_1_like_is_left_as_it_was(lab):
+    def mask(like):
+        lab.attention.causal_mask(3, 5, like=like)
+
+    check_leaves_alone(lab, mask, like=np.random.default_rng(130).normal(size=(3, 5)))
 
 
 def test_task_1_the_mask_can_be_added_where_like_lies(lab):
@@ -200,7 +217,7 @@ def test_task_2_each_query_head_attends_on_its_own(lab, H, Hkv):
     )
 
 
-@pytest.mark.parametrize("scale", [0.25, 1.5])
+@pytest.mark.parametrize("scale", [0.25, 1.5, 0.0])
 def test_task_2_a_given_scale_replaces_the_usual_one(lab, scale):
     heads = random_heads(150)
     check(
@@ -304,11 +321,41 @@ def test_task_2_small_floats_stay_small_floats(lab, dtype):
     check(actual, expected, name=f"attention in {dtype}", axes="B H L D", dtype=dtype, rtol=near, atol=near)
 
 
-def test_task_2_the_inputs_are_left_as_they_were(lab):
-    before = random_heads(159)
-    mask = random_mask(160, 3, 8, 5, 7)
-    arrays = [lab.array(x) for x in (*before, mask)]
-    query, key, value, given = arrays
-    lab.attention.scaled_dot_product_attention_grouped(query, key, value, mask=given)
-    for name, array, was in zip(("query", "key", "value", "mask"), arrays, (*before, mask), strict=True):
-        check(array, was, name=f"{name} after the call", rtol=0, atol=0)
+@pytest.mark.parametrize("shape", [(5, 7), (3, 8, 5, 7)], ids=["L S", "B H L S"])
+def test_task_2_the_inputs_are_left_as_they_were(lab, shape):
+    def attend(query, key, value, mask):
+        lab.attention.scaled_dot_product_attention_grouped(query, key, value, mask=mask)
+
+    query, key, value = random_heads(159)
+    check_leaves_alone(lab, attend, query=query, key=key, value=value, mask=random_mask(160, *shape))
+
+
+@pytest.mark.parametrize("B", [1, 3])
+def test_task_2_neither_keys_nor_values_are_copied(lab, B):
+    if lab.backend != "torch":
+        pytest.skip("MLX does not tell which arrays it makes, so copies can't be seen")
+    H, Hkv, S, D = 8, 2, 200, 16
+    rng = np.random.default_rng(162)
+    shapes = (B, H, 1, D), (B, Hkv, S, D), (B, Hkv, S, D)
+    arrays = [lab.array(rng.normal(size=shape)) for shape in shapes]
+    _, largest = lab.largest_array(lab.attention.scaled_dot_product_attention_grouped, *arrays)
+    keys = B * Hkv * S * D
+    assert largest < keys, (
+        f"for {keys} numbers of keys and {B * H * S} scores, an array of {largest} numbers was made: keys or values "
+        "are copied, by repeating them or by broadcasting them in a product"
+    )
+
+
+def test_task_2_float64_heads_keep_their_precision(lab):
+    heads = random_heads(161)
+    dtype = float_dtypes(lab)[-1]
+    near = 1e-12 if dtype == "float64" else 0.01
+    check(
+        lab.attention.scaled_dot_product_attention_grouped(*(lab.array(x, dtype) for x in heads)),
+        grouped(*heads),
+        name=f"attention in {dtype}",
+        axes="B H L D",
+        dtype=dtype,
+        rtol=near,
+        atol=near,
+    )

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from shared.arguments import check_leaves_alone, float_dtypes
 from shared.numbers import as_float32, normal
 
-from coursekit.check import check, check_equal, check_shape
+from coursekit.check import check, check_equal, check_shape, check_untouched
 
 Suspects = dict[str, Callable[[], np.ndarray]]
 
@@ -31,10 +32,17 @@ def norm_suspects(x: np.ndarray, weight: np.ndarray, eps: float = 1e-6) -> Suspe
     return {
         "the weight is left out": lambda: rms_norm(x, np.ones(E), eps),
         "the mean is subtracted: that is LayerNorm": lambda: rms_norm(centered, weight, eps),
+        "the variance is taken, for which the mean is subtracted: RMSNorm subtracts nothing": lambda: (
+            x / np.sqrt(x.var(axis=-1, keepdims=True) + eps) * weight
+        ),
         "the squares are summed, not averaged": lambda: rms_norm(x, weight, eps * E) / np.sqrt(E),
         "the root is missing": lambda: x / (mean_square + eps) * weight,
         "eps is added to the root, not under it": lambda: x / (np.sqrt(mean_square) + eps) * weight,
         "eps is not used": lambda: x / np.sqrt(mean_square) * weight,
+        "eps is squared": lambda: rms_norm(x, weight, eps**2),
+        "eps is 1e-6 whatever is given": lambda: rms_norm(x, weight),
+        "1 is added to the weight": lambda: rms_norm(x, 1 + weight, eps),
+        "the result is divided by the weight": lambda: rms_norm(x, 1 / weight, eps),
         "the mean is taken over all vectors, not over each": lambda: (
             x / np.sqrt(squares.mean() + eps) * weight
         ),
@@ -60,7 +68,7 @@ def mlp_suspects(x: np.ndarray, gate_up: np.ndarray, down: np.ndarray) -> Suspec
     both = x @ gate_up.T
     even, odd = both[..., 0::2], both[..., 1::2]
     return {
-        "gate and up are swapped: the first F outputs are the gate's": lambda: (
+        "gate and up are exchanged: silu is for the gate, the first F outputs": lambda: (
             gate * up * sigmoid(up) @ down.T
         ),
         "gate and up are cut as every second number, not as two halves": lambda: (
@@ -149,7 +157,9 @@ def test_task_1_squares_too_large_for_float16_do_no_harm(lab):
         name="RMSNorm of numbers around 400",
         axes="B L E",
         dtype="float16",
-        suspects={"the squares overflow in float16: take them in float32": lambda: np.zeros_like(expected)},
+        suspects={
+            "the squares or their mean overflow in float16: both belong in float32": np.zeros_like(expected)
+        },
     )
 
 
@@ -165,7 +175,9 @@ def test_task_1_squares_too_small_for_float16_do_not_vanish(lab):
         name="RMSNorm of numbers around 0.0001",
         axes="B L E",
         dtype="float16",
-        suspects={"the squares vanish in float16: take them in float32": lambda: np.sign(expected) * np.inf},
+        suspects={
+            "the squares or their mean vanish in float16: both belong in float32": np.sign(expected) * np.inf
+        },
     )
 
 
@@ -191,6 +203,21 @@ def test_task_1_the_result_has_the_dtype_of_x_whatever_the_dtype_of_the_weight(l
         name="RMSNorm of bfloat16 numbers with a float32 weight",
         axes="B L E",
         dtype="bfloat16",
+    )
+
+
+def test_task_1_x_and_the_weight_are_left_as_they_were(lab):
+    check_leaves_alone(
+        lab,
+        lambda x, weight: lab.layers.RMSNorm(weight, 1e-6)(x),
+        x=normal(157, 3, 5, 8),
+        the_weight=normal(158, 8),
+    )
+    check_leaves_alone(
+        lab,
+        lambda x, weight: lab.layers.RMSNorm(weight, 1e-6)(x),
+        x=normal(159, 8),
+        the_weight=normal(160, 8),
     )
 
 
@@ -235,6 +262,10 @@ def test_task_2_silu_keeps_the_dtype(lab, dtype):
     check(lab.layers.silu(x), wide * sigmoid(wide), name=f"silu in {dtype}", dtype=dtype)
 
 
+def test_task_2_silu_leaves_x_as_it_was(lab):
+    check_leaves_alone(lab, lab.layers.silu, x=normal(177, 3, 5))
+
+
 @pytest.mark.parametrize("shape", [(6,), (4, 6), (3, 5, 6)], ids=["E", "L E", "B L E"])
 def test_task_2_the_mlp_gates_and_projects_back(lab, shape):
     x, gate_up, down = normal(163, *shape), normal(164, 20, 6), normal(165, 6, 10)
@@ -254,7 +285,9 @@ def test_task_2_the_first_half_of_gate_up_is_the_gate(lab):
         name="silu(2)·20",
         axes="L E",
         suspects={
-            "gate and up are swapped: the first F outputs are the gate's": np.array([[swapped], [0.0]])
+            "gate and up are exchanged: silu is for the gate, the first F outputs": np.array(
+                [[swapped], [0.0]]
+            )
         },
     )
 
@@ -286,6 +319,16 @@ def test_task_2_one_call_computes_gate_and_up(lab):
     check_equal(len(calls), 1, name="how often gate_up was called")
 
 
+def test_task_2_the_mlp_leaves_x_and_what_a_projection_hands_out_as_they_were(lab):
+    """Both projections return an array that belongs to somebody else: x itself, and one that is handed out again."""
+    x, gate_up = normal(178, 3, 5, 8), normal(179, 3, 5, 16)
+    given, handed_out = lab.array(x), lab.array(gate_up)
+    lab.layers.MLP(lambda y: handed_out, lambda y: y)(given)
+    check_untouched(handed_out, gate_up, name="what gate_up returned", axes="B L 2F")
+    lab.layers.MLP(lambda y: y, lambda y: y)(given)
+    check_untouched(given, x, name="x", axes="B L E")
+
+
 def test_task_2_the_mlp_keeps_bfloat16(lab):
     x, gate_up, down = normal(171, 3, 5, 6), normal(172, 20, 6) / 4, normal(173, 6, 10) / 4
     arrays = [lab.array(part, "bfloat16") for part in (x, gate_up, down)]
@@ -304,7 +347,7 @@ def test_task_2_the_mlp_keeps_bfloat16(lab):
 
 
 @pytest.mark.parametrize(
-    "shape", [(), (1,), (4,), (3, 5), (2, 3, 4)], ids=["one id", "1", "L", "B L", "three axes"]
+    "shape", [(), (1,), (4,), (0,), (3, 5), (2, 3, 4)], ids=["one id", "1", "L", "no id", "B L", "three axes"]
 )
 def test_task_3_ids_of_any_shape_become_vectors(lab, shape):
     table = normal(181, 11, 6)
@@ -319,6 +362,9 @@ def test_task_3_ids_of_any_shape_become_vectors(lab, shape):
         suspects={
             "the vectors are multiplied by √E": lambda: table[ids] * np.sqrt(6),
             "ids are taken to start at 1": lambda: table[ids - 1],
+            "the vectors are scaled to length 1": lambda: (
+                table[ids] / np.linalg.norm(table[ids], axis=-1, keepdims=True)
+            ),
         },
     )
 
@@ -359,6 +405,31 @@ def test_task_3_the_head_scores_every_token(lab, shape):
             "the table's vectors are normalized first": lambda: np.einsum("...e,ve->...v", x, unit),
         },
     )
+
+
+def test_task_3_ids_table_and_vectors_are_left_as_they_were(lab):
+    ids, numbers = lab.array(np.array([[3, 0], [7, 3]])), np.array([[3, 0], [7, 3]])
+    check_leaves_alone(lab, lambda table: lab.layers.Embedding(table)(ids), the_table=normal(188, 11, 6))
+    check_equal(lab.numpy(ids).tolist(), numbers.tolist(), name="the ids, afterwards")
+    check_leaves_alone(
+        lab,
+        lambda table, x: lab.layers.Embedding(table).as_linear(x),
+        the_table=normal(189, 11, 6),
+        x=normal(190, 3, 6),
+    )
+
+
+def test_task_3_scores_have_the_dtype_of_the_vectors(lab):
+    for dtype in float_dtypes(lab):
+        table, x = lab.array(normal(191, 11, 6), dtype), lab.array(normal(192, 3, 6), dtype)
+        check(
+            lab.layers.Embedding(table).as_linear(x),
+            lab.numpy(x).astype(np.float64) @ lab.numpy(table).astype(np.float64).T,
+            name=f"the scores in {dtype}",
+            axes="L V",
+            dtype=dtype,
+            atol=1e-5 if dtype in ("float32", "float64") else 0.05,
+        )
 
 
 def test_task_3_a_token_looked_up_scores_highest_for_itself(lab):

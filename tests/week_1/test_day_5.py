@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from shared.arguments import check_leaves_alone
 from shared.models import real_model
 from shared.numbers import normal
 
-from coursekit.check import check, check_equal, check_raises, check_untouched
+from coursekit.check import check, check_equal, check_raises
 
 from . import numpy_model as oracle
 from .caches import RecordingCache, RememberingCache, attention_oracle, dense_cache
@@ -17,6 +18,7 @@ from .numpy_model import FAMILIES, HKV, LAYERS, B, D, E, H, L, V
 
 S = 7  # keys: more than the L queries
 LAYER = "blocks.1"
+QK_NORMS = ("query_norm", "key_norm")
 
 
 def check_deep(actual: Any, expected: np.ndarray, **options: Any) -> None:
@@ -39,15 +41,29 @@ def hidden_above(diagonal: int) -> np.ndarray:
     return np.where(np.arange(S) > np.arange(L)[:, None] + diagonal, -np.inf, 0.0)
 
 
-def attention_layer(lab: Any, family: str, block: str = LAYER) -> Any:
-    """The attention of one layer with this family's random weights; a rotary table of its own."""
+def mask_as_scale(
+    query: np.ndarray, keys: np.ndarray, values: np.ndarray, scale: float, mask: np.ndarray
+) -> np.ndarray:
+    """Attention whose scores are multiplied by the mask, and to which the scale is added."""
+    keys, values = (np.repeat(x, H // HKV, axis=1) for x in (keys, values))
+    with np.errstate(invalid="ignore"):  # 0 · ∞ and ∞ − ∞ are NaN here, as they are for the learner
+        scores = query @ keys.swapaxes(2, 3) * mask + scale
+        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        return weights / weights.sum(axis=-1, keepdims=True) @ values
+
+
+def attention_layer(lab: Any, family: str, block: str = LAYER, norms: tuple[str, ...] = QK_NORMS) -> Any:
+    """The attention of one layer with this family's random weights; a rotary table of its own.
+
+    `norms` names the norms on heads that are given to the layer where the family has them.
+    """
     tensors = oracle.random_tensors(family)
     norm, linear = lab.layers.RMSNorm, lab.layers.Linear
 
     def array(name):
         return lab.array(tensors[f"{block}.{name}"]) if f"{block}.{name}" in tensors else None
 
-    qk_norm = FAMILIES[family]["qk_norm"]
+    given = [name in norms and FAMILIES[family]["qk_norm"] for name in QK_NORMS]
     return lab.model.Attention(
         linear(array("qkv.weight"), array("qkv.bias")),
         linear(array("attention_out.weight")),
@@ -55,8 +71,8 @@ def attention_layer(lab: Any, family: str, block: str = LAYER) -> Any:
         H,
         HKV,
         D,
-        norm(array("query_norm.weight"), oracle.EPS) if qk_norm else None,
-        norm(array("key_norm.weight"), oracle.EPS) if qk_norm else None,
+        norm(array("query_norm.weight"), oracle.EPS) if given[0] else None,
+        norm(array("key_norm.weight"), oracle.EPS) if given[1] else None,
     )
 
 
@@ -96,6 +112,10 @@ def test_task_1_attends_over_all_the_keys_that_come_back(lab, mask):
             "1/√D took the place of the scale given": lambda: attention_oracle(
                 query, keys, values, D**-0.5, everything
             ),
+            "the mask stands where the scale belongs: query, keys, values, scale, mask is the order": lambda: (
+                mask_as_scale(query, keys, values, 0.7, everything)
+            ),
+            "keys and values are exchanged": lambda: attention_oracle(query, values, keys, 0.7, everything),
         },
     )
 
@@ -122,14 +142,32 @@ def test_task_1_a_query_that_may_see_no_key_gets_zeros(lab):
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_task_1_without_a_cache_there_are_only_the_new_tokens(lab, dtype):
-    key, value = lab.array(normal(10, B, HKV, L, D), dtype), lab.array(normal(11, B, HKV, L, D), dtype)
     cache = lab.kv_cache.NoCache()
-    for _ in range(2):  # the second call must not find anything of the first
+    for call, length in (
+        ("first", L),
+        ("second", L),
+        ("third", 3),
+    ):  # a call must find nothing of those before
+        key = lab.array(normal(10, B, HKV, length, D), dtype)
+        value = lab.array(normal(11, B, HKV, length, D), dtype)
         keys, values, mask = cache.update_and_fetch(key, value)
-        check(keys, lab.numpy(key), name="the keys", axes="B Hkv S D", dtype=dtype)
-        check(values, lab.numpy(value), name="the values", axes="B Hkv S D", dtype=dtype)
-        causal = np.where(np.tri(L, dtype=bool), 0.0, -np.inf)
-        check(mask, causal, name="the mask", axes="L S", dtype=dtype)
+        check(keys, lab.numpy(key), name=f"the keys of the {call} call", axes="B Hkv S D", dtype=dtype)
+        check(values, lab.numpy(value), name=f"the values of the {call} call", axes="B Hkv S D", dtype=dtype)
+        assert mask is not None, (
+            "NoCache gives no mask, so every token sees those after it: causal_mask makes one"
+        )
+        causal = np.where(np.tri(length, dtype=bool), 0.0, -np.inf)
+        check(mask, causal, name=f"the mask of the {call} call", axes="L S", dtype=dtype)
+
+
+def test_task_1_query_keys_and_values_are_left_as_they_were(lab):
+    check_leaves_alone(
+        lab,
+        lambda query, key, value: lab.kv_cache.NoCache().attend(query, key, value, 0.4),
+        query=normal(15, B, H, L, D),
+        key=normal(16, B, HKV, L, D),
+        value=normal(17, B, HKV, L, D),
+    )
 
 
 def test_task_1_without_a_cache_attention_is_causal(lab):
@@ -144,6 +182,34 @@ def test_task_1_without_a_cache_attention_is_causal(lab):
 # Task 2: the attention layer
 
 
+def raw_heads(tensors: dict[str, np.ndarray], x: np.ndarray, part: int) -> np.ndarray:
+    """The query, key or value heads (part 0, 1 or 2) of x [B, L, E] without a norm: [B, L, heads, D]."""
+    plain = {name: tensor for name, tensor in tensors.items() if name.split(".")[-2] not in QK_NORMS}
+    return np.array([[oracle.project(plain, LAYER, token)[part] for token in row] for row in x])
+
+
+def rotated(heads: np.ndarray, start: int) -> np.ndarray:
+    """Heads [B, L, heads, D] of tokens that stand at ``start`` and after it."""
+    return np.array(
+        [[[oracle.rotate(head, start + i) for head in token] for i, token in enumerate(row)] for row in heads]
+    )
+
+
+def projection_suspects(tensors: dict[str, np.ndarray], x: np.ndarray, part: int) -> dict[str, np.ndarray]:
+    """What the usual mistakes make of the query, key or value heads (part 0, 1 or 2)."""
+    weights = {name: tensors.get(f"{LAYER}.{name}_norm.weight", np.ones(D)) for name in ("query", "key")}
+    raw = [raw_heads(tensors, x, i) for i in range(3)]
+    flat = np.concatenate(raw, axis=2)
+    key_first = flat[:, :, HKV : HKV + H], flat[:, :, :HKV], flat[:, :, H + HKV :]
+    other = oracle.rms_norm_rows(raw[part], weights["query" if part == 1 else "key"])
+    wrong = {
+        "the norms of Qwen3 are left out": raw[part],
+        "the projection is cut in the order key, query, value: queries come first": key_first[part],
+        "the values were normalized" if part == 2 else "the norm of the other part is used": other,
+    }
+    return {**wrong, "keys and values are exchanged": raw[3 - part]} if part else wrong
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_task_2_the_projection_is_cut_into_query_key_and_value_heads(lab, family):
     x = normal(20, B, L, E)
@@ -153,7 +219,24 @@ def test_task_2_the_projection_is_cut_into_query_key_and_value_heads(lab, family
     check_equal(len(actual), 3, name="how many arrays project returns")
     for i, name in enumerate(("query", "key", "value")):
         expected = np.array([[token[i] for token in row] for row in parts])
-        check_deep(actual[i], expected, name=f"the {name} heads", axes="B L Heads D")
+        suspects = projection_suspects(tensors, x, i)
+        check_deep(actual[i], expected, name=f"the {name} heads", axes="B L Heads D", suspects=suspects)
+
+
+@pytest.mark.parametrize("alone", QK_NORMS)
+def test_task_2_each_of_the_two_norms_works_without_the_other(lab, alone):
+    x, tensors = normal(27, B, L, E), oracle.random_tensors("qwen3")
+    actual = attention_layer(lab, "qwen3", norms=(alone,)).project(lab.array(x))
+    for i, name in enumerate(("query", "key", "value")):
+        normed = np.array([[oracle.project(tensors, LAYER, token)[i] for token in row] for row in x])
+        raw = raw_heads(tensors, x, i)
+        check_deep(
+            actual[i],
+            normed if alone == f"{name}_norm" else raw,
+            name=f"the {name} heads of a layer whose only norm is {alone}",
+            axes="B L Heads D",
+            suspects={"the norm is left out: one of the two may be there without the other": raw},
+        )
 
 
 def test_task_2_a_learned_norm_comes_before_the_rotation(lab):
@@ -165,14 +248,22 @@ def test_task_2_a_learned_norm_comes_before_the_rotation(lab):
     tensors = oracle.random_tensors("qwen3")
     for index, name in ((0, "query"), (1, "key")):
         heads = np.array([[oracle.project(tensors, LAYER, token)[index] for token in row] for row in x])
-        turned = np.array(
-            [[[oracle.rotate(head, 3 + i) for head in token] for i, token in enumerate(row)] for row in heads]
-        )
+        turned = rotated(heads, 3)
+        raw = raw_heads(tensors, x, index)
+        weight = tensors[f"{LAYER}.{name}_norm.weight"]
         check_deep(
             getattr(cache.calls[0], name),
             turned.transpose(0, 2, 1, 3),
             name=f"the {name} given to the cache",
             axes="B H L D",
+            suspects={
+                "it was normalized, and not rotated": heads.transpose(0, 2, 1, 3),
+                "it was rotated before it was normalized": oracle.rms_norm_rows(
+                    rotated(raw, 3), weight
+                ).transpose(0, 2, 1, 3),
+                "it was rotated twice": rotated(rotated(heads, 3), 3).transpose(0, 2, 1, 3),
+                "it was rotated, and not normalized": rotated(raw, 3).transpose(0, 2, 1, 3),
+            },
         )
 
 
@@ -187,9 +278,7 @@ def test_task_2_the_cache_gets_rotated_queries_and_keys_and_plain_values(lab):
     parts = [[oracle.project(tensors, LAYER, token) for token in row] for row in x]
     for index, name in enumerate(("query", "key", "value")):
         flat = np.array([[token[index] for token in row] for row in parts])
-        turned = np.array(
-            [[[oracle.rotate(head, 2 + i) for head in token] for i, token in enumerate(row)] for row in flat]
-        )
+        turned = rotated(flat, 2)
         flat, turned = flat.transpose(0, 2, 1, 3), turned.transpose(0, 2, 1, 3)
         right, other, mistake = (
             (flat, turned, "it was rotated; only queries and keys are")
@@ -203,7 +292,12 @@ def test_task_2_the_cache_gets_rotated_queries_and_keys_and_plain_values(lab):
             axes="B Heads L D",
             suspects={mistake: other},
         )
-    check(call.scale, D**-0.5, name="the scale given to the cache")
+    check(
+        call.scale,
+        D**-0.5,
+        name="the scale given to the cache",
+        suspects={"it is 1/√E, for the whole vector: a head has D numbers": E**-0.5},
+    )
 
 
 def test_task_2_the_output_is_made_of_what_the_cache_returns(lab):
@@ -271,8 +365,13 @@ def test_task_3_each_part_sees_a_normalized_copy_and_is_added_to_the_stream(lab)
         stand_in(lambda v: v * other),
         stand_in(lambda v: v @ feeding),
     )
+
+    def add(stream):
+        """The second line of the block."""
+        return stream + (stream * other) @ feeding
+
     middle = x + (x * scale) @ mixing
-    expected = middle + (middle * other) @ feeding
+    expected = add(middle)
     check(
         block(lab.array(x), None, None),
         expected,
@@ -287,6 +386,20 @@ def test_task_3_each_part_sees_a_normalized_copy_and_is_added_to_the_stream(lab)
             "the two norms are exchanged": lambda: (
                 (x + (x * other) @ mixing) + ((x + (x * other) @ mixing) * scale) @ feeding
             ),
+            "attention is given the stream as it is, not a normalized copy": lambda: add(x + x @ mixing),
+            "the MLP is given the stream as it is, not a normalized copy": lambda: middle + middle @ feeding,
+            "attention's result is not added to the stream": lambda: add((x * scale) @ mixing),
+            "attention's result is added to the normalized copy, not to the stream": lambda: add(
+                x * scale + (x * scale) @ mixing
+            ),
+            "the MLP's result is added to the normalized copy, not to the stream": lambda: (
+                middle * other + (middle * other) @ feeding
+            ),
+            "the norm comes after the sum: it makes the copy that a part reads": lambda: (
+                (middle + middle @ feeding) * other
+            ),
+            "the norm of attention is used for both parts": lambda: middle + (middle * scale) @ feeding,
+            "the norm of the MLP is used for both parts": lambda: add(x + (x * other) @ mixing),
         },
     )
 
@@ -309,14 +422,11 @@ def test_task_3_attention_is_given_the_angles_and_the_cache(lab):
 
 
 def test_task_3_the_input_is_left_as_it_was(lab):
-    x = normal(36, B, L, E)
-    array = lab.array(x)
-
     def same(y, *rest):
         return y
 
-    lab.model.TransformerBlock(same, same, same, same)(array, None, None)
-    check_untouched(array, x, name="the block's input", axes="B L E")
+    block = lab.model.TransformerBlock(same, same, same, same)
+    check_leaves_alone(lab, lambda x: block(x, None, None), the_stream=normal(36, B, L, E))
 
 
 # Task 4: the transformer
@@ -328,7 +438,32 @@ def test_task_4_logits_of_every_family(lab, family):
     tokens = token_ids()
     expected = oracle.logits(tensors, oracle.hidden(tensors, tokens, run_of(0)))
     actual = model(lab.array(tokens), slice(0, L))
-    check_deep(actual, expected, name=f"the logits of a {family} model", axes="B L V")
+    ones = {**tensors, "norm.weight": np.ones(E)}
+    tied = {name: tensor for name, tensor in tensors.items() if name != "head.weight"}
+    louder = {**tied, "head.weight": tensors.get("head.weight", tensors["embedding.weight"])}
+    louder["embedding.weight"] = tensors["embedding.weight"] * np.sqrt(E)
+
+    def logits(given):
+        return lambda: oracle.logits(given, oracle.hidden(given, tokens, run_of(0)))
+
+    check_deep(
+        actual,
+        expected,
+        name=f"the logits of a {family} model",
+        axes="B L V",
+        suspects={
+            "the last norm's weight is not applied": logits(ones),
+            "the last norm is left out": lambda: oracle.logits(
+                tensors, oracle.stream(tensors, tokens, run_of(0))
+            ),
+            "the embedding is used as the head: this model has a head of its own": logits(tied),
+            "the embedded vectors are multiplied by √E": logits(louder),
+            "the vectors are normalized once more before the head": lambda: oracle.logits(
+                tensors,
+                oracle.rms_norm_rows(oracle.hidden(tensors, tokens, run_of(0)), tensors["norm.weight"]),
+            ),
+        },
+    )
 
 
 def test_task_4_the_last_norm_belongs_to_hidden(lab):
@@ -384,21 +519,21 @@ def test_task_4_a_slice_for_each_row_goes_to_rope_as_it_is(lab):
     tokens = token_ids()
     rows = [slice(0, L), slice(7, 7 + L)]
     actual = model.hidden(lab.array(tokens), rows)
+    check_equal(len(seen), 1, name="how often rope.angles was called (all layers share one look-up)")
     check_equal(seen, [rows], name="what rope.angles was given")
     expected = oracle.hidden(tensors, tokens, places)
     check_deep(actual, expected, name="the hidden states", axes="B L E")
 
 
-@pytest.mark.parametrize("first", [1, 3, L + 1])
-def test_task_4_a_sequence_in_two_calls_is_the_sequence_in_one(lab, first):
-    length = L + 2
-    model, tensors = transformer(lab, "qwen3")
-    tokens = token_ids(length=length)
-    caches = [RememberingCache(lab) for _ in range(LAYERS)]
-    model.hidden(lab.array(tokens[:, :first]), slice(0, first), caches)
-    actual = model.hidden(lab.array(tokens[:, first:]), slice(first, length), caches)
-    expected = oracle.hidden(tensors, tokens, run_of(0, length=length))[:, first:]
-    check_deep(actual, expected, name="the second call's states", axes="B L E")
+def test_task_4_tokens_and_the_list_of_caches_are_left_as_they_were(lab):
+    model, _ = transformer(lab)
+    caches = [RecordingCache(lab) for _ in range(LAYERS)]
+    given, tokens = list(caches), lab.array(token_ids())
+    model.hidden(tokens, slice(0, L), given)
+    assert given == caches, (
+        f"the caller's list of {LAYERS} caches was changed: {len(given)} are left, or they stand in another order"
+    )
+    check_equal(lab.numpy(tokens).tolist(), token_ids().tolist(), name="the token ids, afterwards")
 
 
 def test_task_4_each_layer_has_its_own_cache(lab):
@@ -406,7 +541,12 @@ def test_task_4_each_layer_has_its_own_cache(lab):
     caches = [RecordingCache(lab) for _ in range(LAYERS)]
     tokens = token_ids()
     model.hidden(lab.array(tokens), slice(0, L), caches)
-    check_equal([len(cache.calls) for cache in caches], [1] * LAYERS, name="calls of each layer's cache")
+    check_equal(
+        [len(cache.calls) for cache in caches],
+        [1] * LAYERS,
+        name="calls of each layer's cache",
+        suspects={"all layers share the first cache: each has its own": [LAYERS] + [0] * (LAYERS - 1)},
+    )
     # The caches answer with zeros, so attention adds nothing to the stream and only the MLPs do.
     x = tensors["embedding.weight"][tokens]
     for i, cache in enumerate(caches):
@@ -424,6 +564,34 @@ def test_task_4_each_layer_has_its_own_cache(lab):
         x = np.array(
             [[v + oracle.mlp(tensors, block, oracle.rms_norm(v, mlp_norm)) for v in row] for row in x]
         )
+
+
+@pytest.mark.parametrize("first", [1, 3, L + 1])
+def test_task_4_a_sequence_in_two_calls_is_the_sequence_in_one(lab, first):
+    length = L + 2
+    model, tensors = transformer(lab, "qwen3")
+    tokens = token_ids(length=length)
+    caches = [RememberingCache(lab) for _ in range(LAYERS)]
+    model.hidden(lab.array(tokens[:, :first]), slice(0, first), caches)
+    actual = model.hidden(lab.array(tokens[:, first:]), slice(first, length), caches)
+    expected = oracle.hidden(tensors, tokens, run_of(0, length=length))[:, first:]
+    check_deep(actual, expected, name="the second call's states", axes="B L E")
+
+
+def test_task_4_the_weights_are_left_as_they_were(lab):
+    model, tensors = transformer(lab)
+    for _ in range(2):
+        actual = model(lab.array(token_ids()), slice(0, L))
+    expected = oracle.logits(tensors, oracle.hidden(tensors, token_ids(), run_of(0)))
+    check_deep(actual, expected, name="the logits of a second call", axes="B L V")
+
+
+def test_task_4_a_model_in_bfloat16_stays_in_bfloat16(lab):
+    model = real_model(lab, "llama", lambda x: lab.array(x, "bfloat16"))
+    states = model.hidden(lab.array(token_ids()), slice(0, L))
+    for name, array in (("the hidden states", states), ("the logits", model.logits(states))):
+        found = lab.dtype(array)
+        assert found == "bfloat16", f"{name} of a model in bfloat16 must be bfloat16; they are {found}"
 
 
 @pytest.mark.parametrize("count", [0, LAYERS - 1, LAYERS + 1])

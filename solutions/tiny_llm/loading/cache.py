@@ -18,18 +18,19 @@ from pathlib import Path
 import torch
 from rich.console import Console
 from rich.markup import escape
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from torch import Tensor
 
 from tiny_llm.cache_folder import CACHE_VARIABLE, cache_folder
 from tiny_llm.config import ModelConfig
 from tiny_llm.loading.aligned_safetensors import write_aligned
 from tiny_llm.loading.convert import convert
-from tiny_llm.loading.errors import WeightsError
+from tiny_llm.loading.errors import WeightsError, reading, unreadable
+from tiny_llm.loading.files import check_file
 from tiny_llm.loading.layout import layout, shape
-from tiny_llm.loading.sources import GGUFSource
+from tiny_llm.loading.sources import open_source
 
-_FORMAT = 1  # to be raised when the same source would give other tensors, or the header changes
+_FORMAT = 2  # to be raised when the same source would give other tensors, or the header changes
 _ABANDONED_SECONDS = 3600.0
 _WORDS = {torch.float32: torch.int32, torch.bfloat16: torch.int16, torch.float16: torch.int16}
 
@@ -48,7 +49,7 @@ def convert_once(path: Path, dtype: torch.dtype) -> tuple[ModelConfig, dict[str,
     found = _read(kept, stamp, dtype)
     if found is not None:
         return found
-    source = GGUFSource(path)
+    source = open_source(path)
     tensors = convert(source, dtype)
     _write(kept, source.config, tensors, stamp)
     return source.config, tensors
@@ -62,9 +63,9 @@ def _file_for(path: Path, dtype: torch.dtype) -> Path:
 def _stamp(path: Path) -> dict[str, str]:
     """The facts that must be unchanged for a cached file to be used."""
     try:
-        status = path.stat()
+        status = check_file(path).stat()
     except OSError as error:
-        raise WeightsError(f"can't read {path}: {error.strerror or error}") from error
+        raise unreadable(path, error) from error
     return {"format": str(_FORMAT), "size": str(status.st_size), "modified": str(status.st_mtime_ns)}
 
 
@@ -72,14 +73,16 @@ def _read(
     kept: Path, stamp: dict[str, str], dtype: torch.dtype
 ) -> tuple[ModelConfig, dict[str, Tensor]] | None:
     """The cached config and tensors, or None where no usable file is there."""
+    if not kept.exists():
+        return None
     try:
-        with safe_open(kept, framework="pt") as file:
+        with reading(kept), safe_open(kept, framework="pt") as file:
             header = file.metadata() or {}
             if any(header.get(key) != value for key, value in stamp.items()):
                 return None
             config = ModelConfig.from_json(header["config"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError, WeightsError):
+    except WeightsError:
         return None
     shapes = {name: shape(parts) for name, parts in layout(config).items()}
     whole = (

@@ -1,57 +1,50 @@
 """A conversation written out as one text, the way the model's own template says.
 
-Templates are small Jinja programs that come with the model, so they run in Jinja's sandbox. Besides Jinja itself they
-may use `raise_exception`, `strftime_now`, `tojson` without HTML escapes, `break` and `continue`, as Hugging Face's
-chat templates do; see "Chat templates" in the transformers documentation.
+Templates are small Jinja programs that come with the model. They run in a process of their own (`apart.py`), where
+`template_program.py` renders them.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import Any, NoReturn
+from typing import Any
 
-from jinja2 import TemplateError
-from jinja2.sandbox import ImmutableSandboxedEnvironment
-
+from tiny_llm.loading.apart import Apart, Overrun
 from tiny_llm.loading.errors import WeightsError
+from tiny_llm.loading.fields import is_text
 
 
-def render(template: str, messages: Sequence[Mapping[str, Any]], variables: Mapping[str, Any]) -> str:
-    """The text of the conversation, ending where the model's answer begins.
+class ChatTemplate:
+    """The chat template of one model."""
 
-    Args:
-        template: Jinja source.
-        messages: each with a "role" ("system", "user", "assistant") and a "content".
-        variables: further variables that the template may read, such as `bos_token`.
+    def __init__(self, source: str) -> None:
+        """Nothing is done with the Jinja source before the first conversation."""
+        self._source = source
+        self._program = Apart("tiny_llm.loading.template_program")
 
-    Raises:
-        WeightsError: the template is broken, or refuses these messages.
-    """
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+    def render(self, messages: Sequence[Mapping[str, Any]], variables: Mapping[str, Any]) -> str:
+        """The text of the conversation, ending where the model's answer begins.
+
+        Args:
+            messages: each with a "role" ("system", "user", "assistant") and a "content".
+            variables: further variables that the template may read, such as `bos_token`.
+
+        Raises:
+            WeightsError: the template is broken, refuses these messages, or takes far too long or too much memory.
+        """
+        question = {"template": self._source, "messages": list(messages), "variables": dict(variables)}
+        try:
+            answer = self._program.ask(question)
+        except Overrun as error:
+            raise _refused(str(error)) from error
+        if "problem" in answer:
+            raise _refused(answer["problem"])
+        if not is_text(answer["text"]):
+            raise _refused("half a character would be among them")
+        return answer["text"]
+
+
+def _refused(problem: str) -> WeightsError:
+    return WeightsError(
+        f"the model's chat template can't write these messages ({problem}): check them, or use a raw prompt (--raw)"
     )
-    environment.filters["tojson"] = _to_json
-    environment.globals["raise_exception"] = _raise_exception
-    environment.globals["strftime_now"] = _now
-    try:
-        return environment.from_string(template).render(
-            messages=list(messages), tools=None, documents=None, add_generation_prompt=True, **variables
-        )
-    except (TemplateError, TypeError, ValueError, KeyError, AttributeError, IndexError) as error:
-        raise WeightsError(
-            f"the model's chat template can't write these messages ({error}): check them, or use a raw prompt (--raw)"
-        ) from error
-
-
-def _raise_exception(message: str) -> NoReturn:
-    raise TemplateError(message)
-
-
-def _now(layout: str) -> str:
-    return datetime.now().strftime(layout)
-
-
-def _to_json(value: Any, indent: int | None = None) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=indent)

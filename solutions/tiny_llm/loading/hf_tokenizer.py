@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import tokenizers
 
-from tiny_llm.loading.errors import WeightsError
-from tiny_llm.loading.hf_config import declared_end_ids, read_json
+from tiny_llm.loading.apart import Apart, Overrun
+from tiny_llm.loading.errors import WeightsError, reading
+from tiny_llm.loading.fields import Fields
+from tiny_llm.loading.files import check_file, damaged, is_there, read_json, read_text
+from tiny_llm.loading.hf_config import declared_end_ids
 from tiny_llm.loading.tokenizer_parts import TokenizerParts
 
 _VARIABLES = ("bos_token", "eos_token", "unk_token", "pad_token")
@@ -20,39 +22,58 @@ def hf_tokenizer(folder: Path) -> TokenizerParts:
     Raises:
         WeightsError: there is no tokenizer.json, or one of the files is broken.
     """
+    with reading(folder):
+        backend = _backend(folder)
+        settings_path = folder / "tokenizer_config.json"
+        settings = Fields(settings_path, read_json(settings_path) if is_there(settings_path) else {})
+        named = {name: token for name in _VARIABLES if (token := _token(settings, name)) is not None}
+        eos = backend.token_to_id(named.get("eos_token", ""))
+        ends = dict.fromkeys(i for i in (eos, *declared_end_ids(folder)) if i is not None)
+        return TokenizerParts(
+            backend=backend,
+            bos_id=backend.token_to_id(named.get("bos_token", "")),
+            declared_end_ids=tuple(ends),
+            template=_template(folder, settings),
+            template_variables=named,
+        )
+
+
+def _backend(folder: Path) -> tokenizers.Tokenizer:
     path = folder / "tokenizer.json"
-    if not path.exists():
+    if not is_there(path):
         raise WeightsError(
             f"{folder} has no tokenizer.json: download it, or use a GGUF file, which has its own"
         )
+    check_file(path)
     try:
-        backend = tokenizers.Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises plain Exception
-        raise WeightsError(f"{path} is damaged or only half a file ({error}): download it again") from error
-    settings_path = folder / "tokenizer_config.json"
-    settings = read_json(settings_path) if settings_path.exists() else {}
-    named = {name: _text(settings[name]) for name in _VARIABLES if settings.get(name) is not None}
-    eos = backend.token_to_id(named.get("eos_token", ""))
-    return TokenizerParts(
-        backend=backend,
-        bos_id=backend.token_to_id(named.get("bos_token", "")),
-        declared_end_ids=tuple(dict.fromkeys(i for i in (eos, *declared_end_ids(folder)) if i is not None)),
-        template=_template(folder, settings),
-        template_variables=named,
-    )
+        problem = Apart("tiny_llm.loading.tokenizer_trial").ask({"path": str(path)}).get("problem")
+    except Overrun as overrun:
+        problem = str(overrun)
+    if problem is not None:
+        raise damaged(path, problem)
+    backend = tokenizers.Tokenizer.from_file(str(path))
+    # Settings from training. A prompt that was cut short, or padded to a billion tokens, would be another prompt.
+    backend.no_truncation()
+    backend.no_padding()
+    return backend
 
 
-def _text(token: Any) -> str:
+def _token(settings: Fields, name: str) -> str | None:
     """A token of the settings, which is a string or an object with its content and flags."""
-    return token["content"] if isinstance(token, dict) else str(token)
+    if isinstance(settings.get(name), dict):
+        return settings.within(name).text("content")
+    return settings.text(name)
 
 
-def _template(folder: Path, settings: dict[str, Any]) -> str | None:
+def _template(folder: Path, settings: Fields) -> str | None:
     """The folder's chat template: a file of its own, or a setting; of several named ones, the default."""
     path = folder / "chat_template.jinja"
-    if path.exists():
-        return path.read_text(encoding="utf-8")
-    template = settings.get("chat_template")
-    if isinstance(template, list):
-        return next((entry["template"] for entry in template if entry["name"] == "default"), None)
-    return template
+    if is_there(path):
+        return read_text(path)
+    if not isinstance(settings.get("chat_template"), list):
+        return settings.text("chat_template")
+    for entry in settings.items("chat_template"):
+        named = Fields(settings.path, entry if isinstance(entry, dict) else {})
+        if named.get("name") == "default":
+            return named.text("template")
+    return None

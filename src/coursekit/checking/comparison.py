@@ -13,8 +13,11 @@ from coursekit.checking.causes import find_cause
 
 Suspects = Mapping[str, Any]
 
-FLOAT64_CAME_IN = "a float64 array or table came in (NumPy makes them by default): convert it"
+FLOAT64_CAME_IN = "something was made float64 on the way: an array or table of NumPy's, or a conversion"
 FLOAT64_MADE = "NumPy computes in float64 unless told otherwise: round the finished numbers to float32"
+
+# What float arithmetic in another order may change. bfloat16 keeps 8 bits of a number, float16 keeps 11.
+TOLERANCES = {"float32": (1e-5, 1e-6), "bfloat16": (1.6e-2, 1e-2), "float16": (2e-3, 1e-3)}
 
 
 class CheckFailed(AssertionError):
@@ -151,7 +154,7 @@ class Comparison:
 
     def _at(self, which: str, index: tuple[int, ...], actual: np.ndarray, expected: np.ndarray) -> str:
         """What was expected and found at an index; a single number has no place to name."""
-        both = f"{_number(expected[index])} expected, {_number(actual[index])} found"
+        both = "{} expected, {} found".format(*apart(expected[index], actual[index]))
         return f"the {which} at {self._place(index, expected)}: {both}" if index else both
 
     def _place(self, index: tuple[int, ...], expected: np.ndarray) -> str:
@@ -213,5 +216,18 @@ def differing(wrong: int, all_of_them: int, thing: str) -> str:
     return f"{wrong} of {all_of_them} {thing}s {'differs' if wrong == 1 else 'differ'}"
 
 
-def _number(value: Any) -> str:
-    return f"{value:.7g}" if np.asarray(value).dtype.kind == "f" else str(value)
+def part_of_each(suspects: Suspects, position: int) -> Suspects:
+    """The suspects of one part of a tuple."""
+
+    def part(given: Any) -> Any:
+        return (lambda: given()[position]) if callable(given) else given[position]
+
+    return {mistake: part(given) for mistake, given in suspects.items()}
+
+
+def apart(expected: Any, actual: Any) -> tuple[str, str]:
+    """Two numbers as texts, with as many digits as it takes to tell them apart."""
+    if {np.asarray(value).dtype.kind for value in (expected, actual)} != {"f"}:
+        return str(expected), str(actual)
+    pairs = [(f"{expected:.{digits}g}", f"{actual:.{digits}g}") for digits in (7, 10, 17)]
+    return next((pair for pair in pairs if pair[0] != pair[1]), pairs[0])

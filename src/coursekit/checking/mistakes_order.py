@@ -121,9 +121,9 @@ def scrambled(case: Case) -> str | None:
         for order in _permutations(case.expected.ndim):
             if case.same(flat, case.expected.transpose(order).ravel()):
                 return (
-                    "the right numbers, read in another order: a reshape took the place of a transpose "
-                    f"({_moved(order, case.axes)} before the reshape)"
+                    "the right numbers in another order: a reshape where a transpose is needed, or a transpose of "
+                    f"other axes, gives them ({_moved(order, case.axes)} before the reshape)"
                 )
     if case.same(np.sort(case.actual.ravel()), np.sort(case.expected.ravel())):
-        return "the same numbers in another order: is there a reshape where a transpose is needed?"
+        return "the same numbers in another order"
     return None

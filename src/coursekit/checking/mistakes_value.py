@@ -11,9 +11,7 @@ from coursekit.checking.cases import Case
 
 def all_zeros(case: Case) -> str | None:
     if case.actual.size and not case.actual.any() and case.expected.any():
-        return (
-            "everything is zero: the result was never filled in, or NaN was replaced by 0 (did exp overflow?)"
-        )
+        return "everything is zero"
     return None
 
 
@@ -21,12 +19,11 @@ def whole_rows_nan(case: Case) -> str | None:
     wrong = np.isnan(case.actual)
     if not wrong.any() or np.isnan(case.expected).any():
         return None
-    if case.actual.ndim and (wrong.all(axis=-1) == wrong.any(axis=-1)).all():
-        return (
-            "whole rows are NaN: exp of large numbers (subtract the row's maximum first), "
-            "or inf − inf or 0/0 in a row where everything is masked"
-        )
-    return None
+    if not case.actual.ndim or (wrong.all(axis=-1) != wrong.any(axis=-1)).any():
+        return None
+    if not case.expected[wrong].any():
+        return "the rows that should be 0 are NaN: where everything is hidden, mind inf − inf and 0/0"
+    return "whole rows are NaN: look for exp of large numbers, inf − inf, 0 · inf or 0/0"
 
 
 def sign_flipped(case: Case) -> str | None:
@@ -66,7 +63,7 @@ def constant_offset(case: Case) -> str | None:
 
 
 def factor_per_row(case: Case) -> str | None:
-    """Right up to one factor a row: a normalisation is missing, or runs along another axis."""
+    """Right up to one factor per row: what a row is divided by is missing, or another row's."""
     if not case.finite or not case.varied or case.expected.ndim < 2 or case.expected.shape[-1] < 3:
         return None
     weights = np.sum(case.expected * case.expected, axis=-1, keepdims=True)
@@ -77,5 +74,5 @@ def factor_per_row(case: Case) -> str | None:
         return None
     return (
         f"each row along {case.axes.labels[-1]} is right up to a factor of its own: "
-        "a normalisation is missing or runs along another axis"
+        "look at what a row is multiplied with or divided by"
     )

@@ -11,13 +11,14 @@ from rich.console import Console
 from rich.progress import Progress
 from torch import Tensor
 
-from tiny_llm.loading.errors import WeightsError
+from tiny_llm.loading.errors import WeightsError, reading
 from tiny_llm.loading.layout import Layout, Part, layout, shape
 from tiny_llm.loading.quantized import GROUP_SIZE, is_quantized, stack_rows
-from tiny_llm.loading.sources import TensorSource, missing_tensor
+from tiny_llm.loading.sources import TensorSource
 from tiny_llm.quantize import QuantizedTensor, quantize
 
 _SILENT_SECONDS = 1.0
+_FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 _HARMLESS = re.compile(r".*rotary_emb\.inv_freq")  # rotary frequencies, which follow from the base
 
 
@@ -55,19 +56,31 @@ def convert_to_4_bits(source: TensorSource, dtype: torch.dtype) -> dict[str, Con
 
 
 def _wanted(source: TensorSource) -> Layout:
-    """The tensors to make, once the source is known to have all their parts."""
+    """The tensors to make, once the source is known to have all their parts, in their shapes.
+
+    So nothing is allocated for a tensor that isn't there, or is smaller than the config says.
+    """
     wanted = layout(source.config)
-    _check_names(source, [part for parts in wanted.values() for part in parts])
+    shapes = source.shapes()
+    _check_parts(source, shapes, [part for parts in wanted.values() for part in parts])
     return wanted
 
 
-def _check_names(source: TensorSource, parts: list[Part]) -> None:
-    present = source.tensor_names()
-    known = {part.name(source.names) for part in parts}
-    for name in sorted(known - present):
-        raise missing_tensor(source.path, name)
+def _check_parts(source: TensorSource, shapes: dict[str, tuple[int, ...]], parts: list[Part]) -> None:
+    known = {part.name(source.names): part for part in parts}
+    for name, part in sorted(known.items()):
+        if name not in shapes:
+            raise WeightsError(
+                f"{source.path} has no tensor {name!r}: it is incomplete or another kind of model; "
+                "download it again"
+            )
+        if shapes[name] != part.shape:
+            raise WeightsError(
+                f"{source.path}: {name} has shape {list(shapes[name])} where the config asks for "
+                f"{list(part.shape)}: its files don't belong together; download it again"
+            )
     spare_head = f"{source.names['head']}.weight"  # written by some tools although the embedding is the head
-    for name in sorted(present - known - {spare_head}):
+    for name in sorted(shapes.keys() - known.keys() - {spare_head}):
         if not _HARMLESS.fullmatch(name):
             raise WeightsError(
                 f"{source.path} has a tensor {name!r} that a plain {source.config.architecture} model lacks: "
@@ -76,7 +89,8 @@ def _check_names(source: TensorSource, parts: list[Part]) -> None:
 
 
 def _stack(source: TensorSource, parts: tuple[Part, ...], dtype: torch.dtype) -> Tensor:
-    stacked = torch.empty(shape(parts), dtype=dtype)
+    with reading(source.path):
+        stacked = torch.empty(shape(parts), dtype=dtype)
     row = 0
     for part in parts:
         stacked[row : row + part.shape[0]] = _read(source, part)
@@ -85,9 +99,11 @@ def _stack(source: TensorSource, parts: tuple[Part, ...], dtype: torch.dtype) ->
 
 
 def _in_4_bits(source: TensorSource, part: Part) -> QuantizedTensor:
-    weight = source.read_4_bits(part)
+    with reading(source.path):
+        weight = source.read_4_bits(part)
     if weight is not None:
-        _check_shape(source, part, weight.shape)
+        _check_finite(source, part, weight.scales)
+        _check_finite(source, part, weight.minima)
         return weight
     if part.shape[1] % GROUP_SIZE:
         raise WeightsError(
@@ -98,21 +114,22 @@ def _in_4_bits(source: TensorSource, part: Part) -> QuantizedTensor:
 
 
 def _read(source: TensorSource, part: Part) -> Tensor:
-    values = source.read(part)
-    _check_shape(source, part, tuple(values.shape))
-    if not values.is_floating_point():
+    with reading(source.path):
+        values = source.read(part)
+    if values.dtype not in _FLOATS:
         raise WeightsError(
             f"{source.path}: {part.name(source.names)} is stored as {values.dtype}, which isn't supported; "
             "choose weights in float32, float16 or bfloat16"
         )
+    _check_finite(source, part, values)
     return values
 
 
-def _check_shape(source: TensorSource, part: Part, found: tuple[int, ...]) -> None:
-    if found != part.shape:
+def _check_finite(source: TensorSource, part: Part, values: Tensor) -> None:
+    """A single NaN among the weights makes every score NaN. `aminmax` passes it on, and copies nothing."""
+    if not all(torch.isfinite(end) for end in torch.aminmax(values)):
         raise WeightsError(
-            f"{source.path}: {part.name(source.names)} has shape {list(found)} where the config asks for "
-            f"{list(part.shape)}: its files don't belong together; download it again"
+            f"{source.path}: {part.name(source.names)} holds NaN or infinity, so it is damaged: download it again"
         )
 
 

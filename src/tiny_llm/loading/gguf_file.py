@@ -3,6 +3,9 @@
 Only the header is read here, with offsets into the file for the rest. The `gguf` package has a reader of its own,
 which makes a NumPy view for every token of the vocabulary and so takes seconds; this one is far quicker.
 
+A header counts things, and a damaged one may count to 2⁶⁴. So nothing is counted out before it is known that the file
+has the bytes for it, and that the whole header has no more items than any vocabulary needs.
+
 Source: the format's specification, `docs/gguf.md` in the ggml repository.
 """
 
@@ -10,13 +13,17 @@ from __future__ import annotations
 
 import mmap
 import struct
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from tiny_llm.loading.errors import WeightsError
+from tiny_llm.loading.errors import WeightsError, reading
+from tiny_llm.loading.files import check_file
+
+T = TypeVar("T")
 
 _MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
@@ -35,6 +42,10 @@ _SCALARS: dict[int, np.dtype[Any]] = {
     12: np.dtype("<f8"),
 }
 _MAX_AXES = 8
+_MAX_ITEMS = 2**21  # pairs, tensors and elements of arrays; the vocabularies of today need up to 1.3 million
+_PAIR_BYTES = 8 + 4 + 1  # the least that a pair takes: the length of its key, its type, a value
+_ENTRY_BYTES = 8 + 4 + 4 + 8  # and an entry: the length of its name, its axes, its type, its offset
+_STRING_BYTES = 8  # and a string: its length
 _ALIGNMENT = 32  # bytes, where the file doesn't say
 
 
@@ -64,16 +75,15 @@ def read_gguf(path: Path) -> GGUFFile:
     """Read the header of a GGUF file (version 2 or 3, little-endian).
 
     Raises:
-        WeightsError: the file can't be read, isn't GGUF, or ends in the middle of its header.
+        WeightsError: the file can't be read, isn't GGUF, ends in the middle of its header, or has a header of an
+            impossible size.
     """
-    try:
-        size = path.stat().st_size
+    with reading(path):
+        size = check_file(path).stat().st_size
         if size == 0:
             raise WeightsError(f"{path} is empty: download it again")
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return _read_header(path, size, _Cursor(data, path))
-    except OSError as error:
-        raise WeightsError(f"can't read {path}: {error.strerror or error}") from error
 
 
 def _read_header(path: Path, size: int, cursor: _Cursor) -> GGUFFile:
@@ -85,26 +95,41 @@ def _read_header(path: Path, size: int, cursor: _Cursor) -> GGUFFile:
             f"{path} is GGUF version {version} or big-endian; only little-endian versions 2 and 3 are read"
         )
     tensor_count, pair_count = cursor.number("<Q"), cursor.number("<Q")
-    metadata = {}
-    for _ in range(pair_count):
-        key = cursor.string()
-        metadata[key] = cursor.value(cursor.number("<I"))
-    entries = [_read_entry(cursor) for _ in range(tensor_count)]
+    metadata = _unique(cursor, _read_pairs(cursor, pair_count))
+    entries = _unique(cursor, _read_entries(cursor, tensor_count))
     alignment = metadata.get("general.alignment", _ALIGNMENT)
     if not isinstance(alignment, int) or alignment < 1:
         raise cursor.broken()
     start = -(-cursor.at // alignment) * alignment
-    tensors = {e.name: TensorEntry(e.name, e.shape, e.type_id, start + e.offset) for e in entries}
+    tensors = {name: replace(entry, offset=start + entry.offset) for name, entry in entries.items()}
     return GGUFFile(path, size, metadata, tensors)
 
 
-def _read_entry(cursor: _Cursor) -> TensorEntry:
-    name = cursor.string()
-    axes = cursor.number("<I")
-    if axes > _MAX_AXES:
-        raise cursor.broken()
-    shape = tuple(cursor.number("<Q") for _ in range(axes))[::-1]
-    return TensorEntry(name, shape, cursor.number("<I"), cursor.number("<Q"))
+def _read_pairs(cursor: _Cursor, count: int) -> Iterator[tuple[str, Any]]:
+    cursor.expect(count, _PAIR_BYTES)
+    for _ in range(count):
+        yield cursor.string(), cursor.value(cursor.number("<I"))
+
+
+def _read_entries(cursor: _Cursor, count: int) -> Iterator[tuple[str, TensorEntry]]:
+    cursor.expect(count, _ENTRY_BYTES)
+    for _ in range(count):
+        name = cursor.string()
+        axes = cursor.number("<I")
+        if axes > _MAX_AXES:
+            raise cursor.broken()
+        shape = tuple(cursor.number("<Q") for _ in range(axes))[::-1]
+        yield name, TensorEntry(name, shape, cursor.number("<I"), cursor.number("<Q"))
+
+
+def _unique(cursor: _Cursor, items: Iterator[tuple[str, T]]) -> dict[str, T]:
+    """The items by their names, each of which may come up once."""
+    found: dict[str, T] = {}
+    for name, item in items:
+        if name in found:
+            raise cursor.broken()
+        found[name] = item
+    return found
 
 
 class _Cursor:
@@ -114,9 +139,16 @@ class _Cursor:
         self.data = data
         self.path = path
         self.at = 0
+        self.items_left = _MAX_ITEMS
 
     def broken(self) -> WeightsError:
         return WeightsError(f"{self.path} is damaged or only half a file: download it again")
+
+    def expect(self, count: int, least_bytes: int) -> None:
+        """Refuse to go on unless `count` items of at least so many bytes can follow."""
+        self.items_left -= count
+        if self.items_left < 0 or count * least_bytes > len(self.data) - self.at:
+            raise self.broken()
 
     def take(self, count: int) -> bytes:
         """The next `count` bytes."""
@@ -141,12 +173,18 @@ class _Cursor:
         if kind == _STRING:
             return self.string()
         if kind == _ARRAY:
-            kind, count = self.number("<I"), self.number("<Q")
-            return [self.string() for _ in range(count)] if kind == _STRING else self.scalars(kind, count)
+            return self.array(self.number("<I"), self.number("<Q"))
         return self.scalars(kind, 1)[0]
+
+    def array(self, kind: int, count: int) -> list[Any]:
+        if kind == _STRING:
+            self.expect(count, _STRING_BYTES)
+            return [self.string() for _ in range(count)]
+        return self.scalars(kind, count)
 
     def scalars(self, kind: int, count: int) -> list[Any]:
         if kind not in _SCALARS:
             raise self.broken()
         dtype = _SCALARS[kind]
+        self.expect(count, dtype.itemsize)
         return np.frombuffer(self.take(count * dtype.itemsize), dtype).tolist()

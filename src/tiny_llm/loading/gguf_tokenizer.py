@@ -11,9 +11,10 @@ from pathlib import Path
 import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 
-from tiny_llm.loading.errors import WeightsError
+from tiny_llm.loading.errors import WeightsError, reading
+from tiny_llm.loading.fields import Fields, shown
 from tiny_llm.loading.gguf_config import declared_end_ids
-from tiny_llm.loading.gguf_file import GGUFFile, read_gguf
+from tiny_llm.loading.gguf_file import read_gguf
 from tiny_llm.loading.tokenizer_parts import TokenizerParts
 
 _CONTROL, _USER_DEFINED = 3, 4  # kinds of token that are matched in the text before it is cut into words
@@ -35,46 +36,47 @@ def gguf_tokenizer(path: Path) -> TokenizerParts:
     """The tokenizer that the file describes.
 
     Raises:
-        WeightsError: the file can't be read, has no tokenizer, or one of a kind that isn't supported.
+        WeightsError: the file can't be read, has no tokenizer, or one that is broken or of a kind that isn't
+            supported.
     """
-    file = read_gguf(path)
-    get = file.metadata.get
-    if get("tokenizer.ggml.model") != "gpt2":
-        raise WeightsError(
-            f"{path} has a tokenizer of kind {get('tokenizer.ggml.model')!r}; only byte-level BPE ('gpt2') is read "
-            "from GGUF: use the model's Hugging Face folder instead"
+    with reading(path):
+        file = read_gguf(path)
+        fields = Fields(path, file.metadata)
+        if fields.get("tokenizer.ggml.model") != "gpt2":
+            raise WeightsError(
+                f"{path} has a tokenizer of kind {shown(fields.get('tokenizer.ggml.model'))}; only byte-level BPE "
+                "('gpt2') is read from GGUF: use the model's Hugging Face folder instead"
+            )
+        backend = _byte_level_bpe(fields)
+        ids = {name: fields.token_id(f"tokenizer.ggml.{key}_token_id") for name, key in _SPECIAL.items()}
+        named = {name: backend.id_to_token(i) or "" for name, i in ids.items() if i is not None}
+        starts = fields.flag("tokenizer.ggml.add_bos_token", fields.get("tokenizer.ggml.pre") in _LLAMA3)
+        if starts and "bos_token" in named:
+            backend.post_processor = _with_start(named["bos_token"], ids["bos_token"])
+        return TokenizerParts(
+            backend=backend,
+            bos_id=ids["bos_token"],
+            declared_end_ids=declared_end_ids(file),
+            template=fields.text("tokenizer.chat_template"),
+            template_variables=named,
         )
-    backend = _byte_level_bpe(file)
-    ids = {name: get(f"tokenizer.ggml.{key}_token_id") for name, key in _SPECIAL.items()}
-    named = {name: backend.id_to_token(i) or "" for name, i in ids.items() if i is not None}
-    starts = get("tokenizer.ggml.add_bos_token", get("tokenizer.ggml.pre") in _LLAMA3)
-    if starts and "bos_token" in named:
-        bos = named["bos_token"]
-        backend.post_processor = processors.TemplateProcessing(
-            single=f"{bos} $A", pair=f"{bos} $A {bos} $B", special_tokens=[(bos, ids["bos_token"])]
-        )
-    return TokenizerParts(
-        backend=backend,
-        bos_id=ids["bos_token"],
-        declared_end_ids=declared_end_ids(file),
-        template=get("tokenizer.chat_template"),
-        template_variables=named,
+
+
+def _with_start(bos: str, bos_id: int | None) -> processors.TemplateProcessing:
+    """What puts the start token before a text."""
+    return processors.TemplateProcessing(
+        single=f"{bos} $A", pair=f"{bos} $A {bos} $B", special_tokens=[(bos, bos_id)]
     )
 
 
-def _byte_level_bpe(file: GGUFFile) -> tokenizers.Tokenizer:
+def _byte_level_bpe(fields: Fields) -> tokenizers.Tokenizer:
     """A byte-level BPE with the file's vocabulary, merges and added tokens."""
-    try:
-        tokens, kinds = file.metadata["tokenizer.ggml.tokens"], file.metadata["tokenizer.ggml.token_type"]
-        merges = [tuple(merge.split(" ")) for merge in file.metadata["tokenizer.ggml.merges"]]
-    except KeyError as error:
-        raise WeightsError(
-            f"{file.path} has no {error} in its metadata: its tokenizer is incomplete"
-        ) from None
-    rule = file.metadata.get("tokenizer.ggml.pre")
+    tokens, kinds = fields.texts("tokenizer.ggml.tokens"), fields.items("tokenizer.ggml.token_type")
+    merges = [tuple(merge.split(" ")) for merge in fields.texts("tokenizer.ggml.merges")]
+    rule = fields.text("tokenizer.ggml.pre")
     vocabulary = {token: i for i, token in enumerate(tokens)}
     backend = tokenizers.Tokenizer(models.BPE(vocabulary, merges, ignore_merges=rule in _LLAMA3))
-    backend.pre_tokenizer = _pre_tokenizer(file.path, rule)
+    backend.pre_tokenizer = _pre_tokenizer(fields.path, rule)
     if rule in _QWEN2:
         backend.normalizer = normalizers.NFC()
     backend.decoder = decoders.ByteLevel()

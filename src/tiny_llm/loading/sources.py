@@ -12,10 +12,12 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from tiny_llm.config import ModelConfig
-from tiny_llm.loading.errors import WeightsError
-from tiny_llm.loading.gguf_config import config_from_gguf
-from tiny_llm.loading.gguf_file import GGUFFile, read_gguf
-from tiny_llm.loading.hf_config import config_from_folder, read_json
+from tiny_llm.loading.errors import WeightsError, reading
+from tiny_llm.loading.fields import Fields
+from tiny_llm.loading.files import check_file, damaged, is_there, read_json
+from tiny_llm.loading.gguf_config import config_from_gguf, is_rope_divisors
+from tiny_llm.loading.gguf_file import GGUFFile, TensorEntry, read_gguf
+from tiny_llm.loading.hf_config import config_from_folder
 from tiny_llm.loading.layout import GGUF_NAMES, HF_NAMES, Part
 from tiny_llm.loading.quantized import GROUP_SIZE, from_gguf_blocks, take_rows
 from tiny_llm.quantize import QuantizedTensor
@@ -33,14 +35,14 @@ class TensorSource(Protocol):
     config: ModelConfig
     names: dict[str, str]  # the name of each role in this format
 
-    def tensor_names(self) -> set[str]:
-        """The names of every tensor in the files."""
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The name and shape of every tensor of the weights. The files have the bytes for all of them."""
 
     def read(self, part: Part) -> Tensor:
         """The tensor on the CPU, in any floating-point dtype, in its canonical row order.
 
         Raises:
-            WeightsError: it is missing, or can't be read.
+            WeightsError: it can't be read.
         """
 
     def read_4_bits(self, part: Part) -> QuantizedTensor | None:
@@ -61,9 +63,10 @@ class GGUFSource:
         self.file: GGUFFile = read_gguf(path)
         self.config = config_from_gguf(self.file)
         self._bytes = np.memmap(path, mode="r", dtype=np.uint8)
+        self._check_bytes()
 
-    def tensor_names(self) -> set[str]:
-        return set(self.file.tensors)
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return {name: entry.shape for name, entry in self.file.tensors.items() if not is_rope_divisors(name)}
 
     def read(self, part: Part) -> Tensor:
         """float32 [part.shape]; query and key rows of a Llama file are put back in their original order."""
@@ -88,25 +91,34 @@ class GGUFSource:
 
     def _stored(self, name: str) -> tuple[GGMLQuantizationType, np.ndarray]:
         """How a tensor is stored, and its bytes [rows, …], or [1, …] for a vector."""
+        entry = self.file.tensors[name]
+        kind, rows, row_bytes = self._storage(entry)
+        return kind, self._bytes[entry.offset : entry.offset + rows * row_bytes].reshape(rows, row_bytes)
+
+    def _check_bytes(self) -> None:
+        """Refuse a header that gives out more bytes than the file has, be it by giving some to two tensors."""
+        given = 0
+        for entry in self.file.tensors.values():
+            _, rows, row_bytes = self._storage(entry)
+            given += rows * row_bytes
+            if max(given, entry.offset + rows * row_bytes) > self.file.size:
+                raise damaged(self.path, entry.name)
+
+    def _storage(self, entry: TensorEntry) -> tuple[GGMLQuantizationType, int, int]:
+        """How a tensor is stored: its type, its rows, and the bytes of each."""
         # Imported here, because a third of a second is much for programs that find their weights in the cache.
         from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
-        if name not in self.file.tensors:
-            raise missing_tensor(self.path, name)
-        entry = self.file.tensors[name]
         try:
             kind = GGMLQuantizationType(entry.type_id)
         except ValueError:
             raise WeightsError(
-                f"{self.path}: {name} has storage type {entry.type_id}, which is unknown"
+                f"{self.path}: {entry.name} has storage type {entry.type_id}, which is unknown"
             ) from None
         block, block_bytes = GGML_QUANT_SIZES[kind]
-        *rows, width = entry.shape
-        row_bytes = width // block * block_bytes
-        end = entry.offset + math.prod(rows) * row_bytes
-        if width % block or end > self.file.size:
-            raise WeightsError(f"{self.path} is damaged or only half a file ({name}): download it again")
-        return kind, self._bytes[entry.offset : end].reshape(-1, row_bytes)
+        if not entry.shape or 0 in entry.shape or entry.shape[-1] % block:
+            raise damaged(self.path, entry.name)
+        return kind, math.prod(entry.shape[:-1]), entry.shape[-1] // block * block_bytes
 
     def _dequantize(self, name: str, kind: GGMLQuantizationType, stored: np.ndarray) -> np.ndarray:
         from gguf.quants import dequantize
@@ -138,13 +150,11 @@ class SafetensorsSource:
             opened = _open(shard)
             self._files.update(dict.fromkeys(opened.keys(), opened))
 
-    def tensor_names(self) -> set[str]:
-        return set(self._files)
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return {name: tuple(file.get_slice(name).get_shape()) for name, file in self._files.items()}
 
     def read(self, part: Part) -> Tensor:
         name = part.name(self.names)
-        if name not in self._files:
-            raise missing_tensor(self.path, name)
         return self._files[name].get_tensor(name)
 
     def read_4_bits(self, part: Part) -> QuantizedTensor | None:
@@ -153,15 +163,13 @@ class SafetensorsSource:
 
 
 def open_source(path: Path) -> TensorSource:
-    """The source at a path that `locate` found: a folder is Hugging Face's, a file is GGUF."""
-    return SafetensorsSource(path) if path.is_dir() else GGUFSource(path)
+    """The source at a path that `locate` found: a folder is Hugging Face's, a file is GGUF.
 
-
-def missing_tensor(path: Path, name: str) -> WeightsError:
-    """The error for a tensor that isn't there."""
-    return WeightsError(
-        f"{path} has no tensor {name!r}: it is incomplete or another kind of model; download it again"
-    )
+    Raises:
+        WeightsError: its header or its config can't be read, is damaged, or isn't supported.
+    """
+    with reading(path):
+        return SafetensorsSource(path) if path.is_dir() else GGUFSource(path)
 
 
 def _unpermute(rows: Tensor, head_dim: int) -> Tensor:
@@ -178,26 +186,21 @@ def _unpermute(rows: Tensor, head_dim: int) -> Tensor:
 def _shards(folder: Path) -> list[Path]:
     """The folder's weight files: those that the index names, or the only one."""
     index = folder / "model.safetensors.index.json"
-    if not index.exists():
+    if not is_there(index):
         found = sorted(folder.glob("model.safetensors")) or sorted(folder.glob("*.safetensors"))
         if len(found) == 1:
             return found
         what = "no .safetensors file" if not found else "several .safetensors files but no index"
         raise WeightsError(f"{folder} has {what}: download the model again")
-    weight_map = read_json(index).get("weight_map")
-    if not isinstance(weight_map, dict):
-        raise WeightsError(f"{index} has no weight_map: download it again")
-    shards = [folder / name for name in sorted(set(weight_map.values()))]
-    for shard in shards:
-        if not shard.exists():
-            raise WeightsError(
-                f"{folder} lacks {shard.name}, which its index names: download the model again"
-            )
-    return shards
+    shards = Fields(index, read_json(index)).within("weight_map").file_names()
+    for name in shards:
+        if not is_there(folder / name):
+            raise WeightsError(f"{folder} lacks {name}, which its index names: download the model again")
+    return [folder / name for name in shards]
 
 
 def _open(path: Path) -> Any:
     try:
-        return safe_open(path, framework="pt")
-    except (SafetensorError, OSError) as error:
-        raise WeightsError(f"{path} is damaged or only half a file: download it again") from error
+        return safe_open(check_file(path), framework="pt")
+    except SafetensorError as error:
+        raise damaged(path, str(error)) from error
