@@ -9,24 +9,24 @@ from typing import Any
 import numpy as np
 
 from coursekit import arrays
+from coursekit.checking.causes import EITHER, find_plain_suspect
 from coursekit.checking.comparison import (
+    TOLERANCES,
     CheckFailed,
     Comparison,
     Suspects,
     apart,
     kind_of,
+    part_of_each,
     wanted_array,
 )
-from coursekit.checking.plain import fail_dictionary, fail_sequence, fail_text, outline, same_type, show
+from coursekit.checking.plain import fail_plain, outline, same_type, show
 from coursekit.running.stubs import reached_stub
 
 WROTE_IN_PLACE = (
     "your function wrote into the array that it was given (`+=`, `x[i] = …`, a method ending in `_`): "
     "make a new one"
 )
-
-# What float arithmetic in another order may change. bfloat16 keeps 8 bits of a number, float16 keeps 11.
-TOLERANCES = {"float32": (1e-5, 1e-6), "bfloat16": (1.6e-2, 1e-2), "float16": (2e-3, 1e-3)}
 
 
 def check(
@@ -67,7 +67,7 @@ def check(
     __tracebackhide__ = True
     whole = name if isinstance(name, str) else f"({', '.join(name)})"
     if isinstance(expected, (bool, int, float, str, np.generic)):
-        _check_plain(actual, expected, whole, rtol, atol)
+        _check_plain(actual, expected, whole, rtol, atol, suspects)
         return
     if actual is None:
         wanted = kind_of(expected) if isinstance(expected, tuple) else wanted_array(framework)
@@ -85,7 +85,7 @@ def check(
                 atol=atol,
                 dtype=dtype,
                 framework=framework,
-                suspects=_part_of_each(suspects or {}, position),
+                suspects=part_of_each(suspects or {}, position),
                 inputs=inputs,
                 nan=nan,
             )
@@ -124,8 +124,16 @@ def check_shape(
     return Comparison(name, axes).check_shape(actual, shape, framework)
 
 
-def check_equal(actual: Any, expected: Any, *, name: str = "the result") -> None:
+def check_equal(
+    actual: Any, expected: Any, *, name: str = "the result", suspects: Suspects | None = None
+) -> None:
     """Compare plain values (ids, strings, lists, dictionaries) for equality.
+
+    Args:
+        actual: what the learner's code gave.
+        expected: what it should give.
+        name: what it is, in the learner's words.
+        suspects: mistake -> the value that it would give; named as the likely cause when it is what the learner got.
 
     Raises:
         CheckFailed: they differ; the message says at which item.
@@ -137,13 +145,7 @@ def check_equal(actual: Any, expected: Any, *, name: str = "the result") -> None
         raise CheckFailed(f"{name}: {kind_of(expected)} expected, {kind_of(actual)} found: {show(actual)}")
     if actual == expected:
         return
-    if isinstance(expected, (list, tuple)):
-        fail_sequence(actual, expected, name)
-    if isinstance(expected, str):
-        fail_text(actual, expected, name)
-    if isinstance(expected, dict):
-        fail_dictionary(actual, expected, name)
-    raise CheckFailed(f"{name}: {show(expected)} expected, {show(actual)} found")
+    fail_plain(actual, expected, name, find_plain_suspect(actual, expected, suspects or {}))
 
 
 def check_untouched(
@@ -220,15 +222,6 @@ def check_allowed(call: Callable[[], Any], *, name: str, why: str) -> Any:
         raise CheckFailed(f"{name}: is valid, but was refused: {error}\n  {why}") from error
 
 
-def _part_of_each(suspects: Suspects, position: int) -> Suspects:
-    """The suspects of one part of a tuple."""
-
-    def part(given: Any) -> Any:
-        return (lambda: given()[position]) if callable(given) else given[position]
-
-    return {mistake: part(given) for mistake, given in suspects.items()}
-
-
 def _check_tuple(actual: Any, expected: tuple[Any, ...], name: str) -> None:
     __tracebackhide__ = True
     if not isinstance(actual, (tuple, list)):
@@ -237,13 +230,22 @@ def _check_tuple(actual: Any, expected: tuple[Any, ...], name: str) -> None:
         raise CheckFailed(f"{name}: a tuple of {len(expected)} expected, one of {len(actual)} found")
 
 
-def _check_plain(actual: Any, expected: Any, name: str, rtol: float | None, atol: float | None) -> None:
+def _check_plain(
+    actual: Any,
+    expected: Any,
+    name: str,
+    rtol: float | None,
+    atol: float | None,
+    suspects: Suspects | None,
+) -> None:
     __tracebackhide__ = True
     wanted = expected.item() if isinstance(expected, np.generic) else expected
     if not isinstance(wanted, float) or not isinstance(actual, (int, float)) or isinstance(actual, bool):
-        check_equal(actual, wanted, name=name)
+        check_equal(actual, wanted, name=name, suspects=suspects)
         return
     default = TOLERANCES["float32"]
     r, a = default[0] if rtol is None else rtol, default[1] if atol is None else atol
     if not np.isclose(actual, wanted, r, a, equal_nan=True):
-        raise CheckFailed("{}: {} expected, {} found".format(name, *apart(wanted, actual)))
+        known = [mistake for mistake, given in (suspects or {}).items() if np.isclose(actual, given, r, a)]
+        cause = f"\n  likely cause: {EITHER.join(known)}" if known else ""
+        raise CheckFailed("{}: {} expected, {} found{}".format(name, *apart(wanted, actual), cause))

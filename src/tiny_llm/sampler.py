@@ -29,7 +29,7 @@ class SamplingParams:
     top_k: int = 0  # keep the k best tokens; 0 keeps all
     top_p: float = 1.0  # keep the fewest tokens that reach this probability together; 1 keeps all
     min_p: float = 0.0  # drop tokens less likely than this share of the best token; 0 keeps all
-    repetition_penalty: float = 1.0  # above 1 makes tokens that have occurred less likely
+    repetition_penalty: float = 1.0  # above 1 makes tokens that have occurred less likely; from 0.01 to 100
     seed: int | None = None  # the same seed draws the same tokens; None draws differently each time
 
     def __post_init__(self) -> None:
@@ -57,7 +57,7 @@ def apply_repetition_penalty(logits: Tensor, token_ids: Sequence[int], penalty: 
 
     Args:
         logits: [V]; left as it is.
-        token_ids: prompt and output so far. A token that occurs twice is penalized once.
+        token_ids: prompt and output so far; left as they are. A token that occurs twice is penalized once.
         penalty: 1 changes nothing.
 
     Returns:
@@ -135,8 +135,8 @@ def draw(logits: Tensor, uniform: float) -> int:
 class Sampler:
     """Chooses the tokens of one request.
 
-    It has a random generator of its own and takes one number from it per token, so a request with a seed
-    gets the same draws whichever other requests run beside it.
+    It has a random generator of its own and takes one number from it per token drawn, also where one token alone is
+    left. So a request with a seed gets the same draws whichever other requests run beside it.
     """
 
     def __init__(self, params: SamplingParams) -> None:
@@ -152,6 +152,6 @@ class Sampler:
 
         Args:
             logits: [V], any float dtype, any device; left as it is. All arithmetic is float64, on the CPU.
-            token_ids: prompt and output so far.
+            token_ids: prompt and output so far; left as they are.
         """
         raise NotImplementedError("Week 1 Day 7 Task 4: Draw")

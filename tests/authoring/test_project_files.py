@@ -16,9 +16,9 @@ import yaml
 from authoring.book import book
 from authoring.book.agreement import command_problems, link_problems
 from authoring.book.commands import Command, KnownCommands
-from authoring.book.markdown import Page
 from authoring.gates import GATES
 from authoring.gates.lint import HANDWRITTEN, TOOLS
+from coursekit.book.markdown import Page
 from coursekit.manifest import load_manifest
 from coursekit.paths import PACKAGES, Course
 from programs.serve import PORT

@@ -71,6 +71,7 @@ FOUR = "B H L D"
         (causal(L, S, S - L - 1), MASK, "L S", "hides the diagonal too"),
         (causal(L, S, S - L + 1), MASK, "L S", "lets each token see the one after it"),
         (np.where(MASK == 0, -np.inf, 0.0), MASK, "L S", "the mask is inverted"),
+        (np.where(np.tri(L, S, S - L - 1), -np.inf, 0.0), MASK, "L S", "the wrong triangle"),
         (np.zeros((L, S)), MASK, "L S", "nothing is masked"),
         (np.where(MASK == 0, 0.0, -1e9), MASK, "L S", "a large negative number"),
         (MASK == 0, MASK, "L S", "0 and −inf are expected"),
@@ -95,6 +96,10 @@ def test_too_few_numbers_name_no_cause():
     assert find_cause(np.array([2.0, 2.0]), np.array([1.0, 1.0])) is None
 
 
+def test_an_array_that_should_be_empty_names_no_cause():
+    assert find_cause(X[:, :, :1], X[:, :, :0], axes=FOUR, inputs={"x": X[:, :, :1]}) is None
+
+
 def test_a_missing_scale_is_found_among_the_suspects_in_float32():
     query, key, value = RNG.normal(size=(3, B, H, L, D))
     suspects = {
@@ -104,6 +109,11 @@ def test_a_missing_scale_is_found_among_the_suspects_in_float32():
     actual = attention(query, key, value, scale=1.0).astype(np.float32)
     cause = find_cause(actual, attention(query, key, value), axes=FOUR, suspects=suspects)
     assert cause == "the scores are not divided by √D"
+
+
+def test_suspects_that_can_not_be_told_apart_are_all_named():
+    suspects = {"twice": X * 2, "the square": X**2, "added to itself": X + X}
+    assert find_cause(2 * X, X, suspects=suspects) == "twice; or added to itself"
 
 
 def test_a_suspect_is_found_where_the_test_compares_exactly():
@@ -141,6 +151,8 @@ def test_an_input_that_came_back_is_recognised():
         ([4, 3, 2, 1], "reversed"),
         ([0, 1, 2, 3], "one place late"),
         ([2, 3, 4, 9], "one place early"),
+        ([2, 3, 4, 1], "in another order"),
+        ([4, 1, 2, 3], "in another order"),
         ([7, 7, 7, 7], None),
     ],
 )
@@ -150,7 +162,13 @@ def test_a_list_that_is_shifted_or_cut_is_recognised(actual, says):
 
 
 @pytest.mark.parametrize(
-    ("actual", "expected"), [([5, 1, 1], [1, 1, 1]), ([3, 1], [1, 2]), ([[1], [], []], [[], [], []])]
+    ("actual", "expected"),
+    [
+        ([5, 1, 1], [1, 1, 1]),
+        ([3, 1], [1, 2]),
+        ([[1], [], []], [[], [], []]),
+        ([6, 1, 1, 1], [6, 6, 1, 1]),
+    ],
 )
-def test_a_row_of_equal_items_is_not_said_to_be_off_by_one(actual, expected):
+def test_a_few_different_items_are_not_said_to_be_off_by_one(actual, expected):
     assert find_plain_cause(actual, expected) is None

@@ -282,5 +282,25 @@ def test_a_valid_call_that_is_refused_is_told_with_the_rule():
     assert check_allowed(lambda: 3, name="a run", why="any run is") == 3
     with pytest.raises(CheckFailed, match=r"^a run: is valid, but was refused: no room\n  the stop may be"):
         check_allowed(refuse, name="a run", why="the stop may be the end")
-    with pytest.raises(TypeError):
-        check_allowed(lambda: len(3), name="a run", why="any run is")
+    with pytest.raises(ZeroDivisionError):
+        check_allowed(lambda: 1 // 0, name="a run", why="any run is")
+
+
+def test_plain_values_have_suspects_too():
+    for actual, expected in ((2, 1), ([1, 2, 3], [1, 2]), ("ab", "a"), ({1}, {2})):
+        with pytest.raises(CheckFailed, match=r"likely cause: it went on$"):
+            check_equal(actual, expected, name="x", suspects={"it stopped": 0, "it went on": actual})
+    with pytest.raises(CheckFailed, match=r"likely cause: it went on$"):
+        check(2, 1, suspects={"it went on": 2})
+    with pytest.raises(CheckFailed, match=r"0\.25 found\n  likely cause: halved$"):
+        check(0.25, 0.5, suspects={"halved": 0.25 + 1e-9, "doubled": 1.0})
+
+
+@pytest.mark.parametrize(("expected", "suspected"), [([1, 2, 3], [1, 3]), (5, 6)])
+def test_a_suspected_plain_value_is_named_as_the_cause(expected, suspected):
+    suspects = {"another slip": None, "the well-known slip": suspected}
+    with pytest.raises(CheckFailed, match="likely cause: the well-known slip"):
+        check_equal(suspected, expected, suspects=suspects)
+    with pytest.raises(CheckFailed) as other:
+        check_equal([7, 7, 7], [1, 2, 3], suspects=suspects)
+    assert "likely cause" not in str(other.value)

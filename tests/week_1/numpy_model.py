@@ -134,8 +134,8 @@ def mlp(tensors: dict[str, np.ndarray], block: str, x: np.ndarray) -> np.ndarray
     return tensors[f"{block}.down.weight"] @ (gate / (1 + np.exp(-gate)) * up)
 
 
-def hidden(tensors: dict[str, np.ndarray], tokens: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """Token ids [B, L] at positions [B, L] → the output of the last norm [B, L, E]."""
+def stream(tensors: dict[str, np.ndarray], tokens: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """Token ids [B, L] at positions [B, L] → the stream after the last block [B, L, E]."""
     rows = []
     for ids, places in zip(tokens, positions, strict=True):
         x = tensors["embedding.weight"][ids]
@@ -145,8 +145,13 @@ def hidden(tensors: dict[str, np.ndarray], tokens: np.ndarray, positions: np.nda
             x = x + attention_layer(tensors, block, normed, places)
             normed = np.stack([rms_norm(v, tensors[f"{block}.mlp_norm.weight"]) for v in x])
             x = x + np.stack([mlp(tensors, block, v) for v in normed])
-        rows.append(np.stack([rms_norm(v, tensors["norm.weight"]) for v in x]))
+        rows.append(x)
     return np.stack(rows)
+
+
+def hidden(tensors: dict[str, np.ndarray], tokens: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """Token ids [B, L] at positions [B, L] → the output of the last norm [B, L, E]."""
+    return rms_norm_rows(stream(tensors, tokens, positions), tensors["norm.weight"])
 
 
 def logits(tensors: dict[str, np.ndarray], states: np.ndarray) -> np.ndarray:

@@ -36,7 +36,9 @@ class ScriptedModel:
         assert ids.ndim == 2, f"the model takes token ids [B, L]; these are {list(ids.shape)}"
         assert len(ids) == 1, f"one sequence is one row; these are {len(ids)}"
         places = _places(self.lab, positions)
-        assert places == list(range(ids.shape[1])), f"{ids.shape[1]} tokens stand at 0, 1, …, not at {places}"
+        assert places == list(range(ids.shape[1])), (
+            f"there is no cache, so the whole sequence goes in, from position 0; {ids.shape[1]} came in, at {places}"
+        )
         assert ids.shape[1] <= self.config.max_positions, "more tokens than the model has positions"
         self.sequences.append(ids[0].tolist())
         row = ids[0].astype(np.float64)

@@ -185,6 +185,11 @@ def test_task_1_weights_along_any_axis(lab, axis):
             f"the weights sum to 1 along axis {other}": (lambda other=other: softmax_along(x, other))
             for other in range(3)
             if other != axis % 3
+        }
+        | {
+            "the sum goes along the last axis, whatever axis is given": lambda: (
+                (shifted := np.exp(x - x.max(axis=axis, keepdims=True))) / shifted.sum(axis=-1, keepdims=True)
+            )
         },
         inputs={"x": x},
     )
@@ -309,10 +314,13 @@ def test_task_2_one_output_for_each_row_of_the_weight(lab, leading, bias):
         expected[place] = x[place[:-1]] @ weight[place[-1]] + (b[place[-1]] if bias else 0.0)
     actual = lab.attention.linear(lab.array(x), lab.array(weight), *([lab.array(b)] if bias else []))
     suspects = {
-        "the bias is not added": lambda: x @ weight.T,
-        "the bias is subtracted": lambda: x @ weight.T - b,
+        "the weight is reshaped: that mixes its rows; transpose it": lambda: (
+            x @ weight.reshape(6, 3) + (b if bias else 0.0)
+        )
     }
-    suspects = suspects if bias else {"a bias is added, though none is given": lambda: expected + b}
+    if bias:
+        suspects["the bias is not added"] = lambda: x @ weight.T
+        suspects["the bias is subtracted"] = lambda: x @ weight.T - b
     check(actual, expected, name="x·Wᵀ + b" if bias else "x·Wᵀ", suspects=suspects)
 
 

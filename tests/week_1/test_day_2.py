@@ -60,6 +60,14 @@ def overwritten(x, angles, pairing):
     return out
 
 
+def put_together(x, pairing):
+    """`x`, whose pairs stand as in the other pairing, with the pairs put where this one has them."""
+    D = x.shape[-1]
+    if pairing == HALF_SPLIT:
+        return np.concatenate([x[..., 0::2], x[..., 1::2]], axis=-1)
+    return np.stack([x[..., : D // 2], x[..., D // 2 :]], axis=-1).reshape(x.shape)
+
+
 def exchanged(x, pairing):
     """`x` with the two numbers of each pair in each other's place."""
     out = np.zeros(x.shape)
@@ -70,16 +78,16 @@ def exchanged(x, pairing):
 
 def rotation_suspects(x, angles, pairing):
     """The results of the usual mistakes."""
-    D = x.shape[-1]
     other = INTERLEAVED if pairing == HALF_SPLIT else HALF_SPLIT
-    right = turned(x, angles, pairing)
-    half_by_half = np.concatenate([right[..., 0::2], right[..., 1::2]], axis=-1)
-    side_by_side = np.stack([right[..., : D // 2], right[..., D // 2 :]], axis=-1).reshape(x.shape)
+    right, crossed = turned(x, angles, pairing), turned(x, angles, other)
     return {
-        f"the pairs are those of the {other} pairing": lambda: turned(x, angles, other),
+        f"the pairs are those of the {other} pairing": crossed,
+        f"the pairs are those of the {other} pairing (put back in the order of this one)": (
+            put_together(crossed, pairing)
+        ),
         "the pairs turn the other way: mind the signs": lambda: turned(x, -angles, pairing),
         "the pairs are right, but the result is put together in the order of the other pairing": (
-            half_by_half if pairing == INTERLEAVED else side_by_side
+            put_together(right, other)
         ),
         "the second number of a pair is computed from the first one already turned: keep the old one": (
             lambda: overwritten(x, angles, pairing)
@@ -316,8 +324,8 @@ def test_task_3_the_dtype_of_x_is_kept(lab, dtype):
 
 
 def check_precision(lab, turn, pairing):
-    """The numbers of the widest dtype keep all their digits."""
-    x, angles = normal(2211, 2, 5, 3, 8), normal(2212, 1, 5, 1, 4)
+    """The numbers of the widest dtype keep all their digits; float32 can't hold these."""
+    x, angles = np.random.default_rng(2211).normal(size=(2, 5, 3, 8)), normal(2212, 1, 5, 1, 4)
     dtype = float_dtypes(lab)[-1]
     near = 1e-12 if dtype == "float64" else 0.01
     check(
@@ -329,7 +337,10 @@ def check_precision(lab, turn, pairing):
         rtol=near,
         atol=near,
         suspects={
-            "x was converted to float32 on the way": lambda: turned(x, angles, pairing).astype(np.float32)
+            "x was converted to float32 on the way": lambda: turned(x.astype(np.float32), angles, pairing),
+            "the result was converted to float32 on the way": lambda: turned(x, angles, pairing).astype(
+                np.float32
+            ),
         },
     )
 
@@ -344,7 +355,10 @@ def test_task_3_float64_numbers_keep_their_precision(lab):
 
 def check_arguments(lab, turn):
     x, angles = normal(2209, 2, 5, 3, 8), normal(2210, 1, 5, 1, 4)
-    check_leaves_alone(lab, turn, x=x, cos=np.cos(angles), sin=np.sin(angles))
+    cos, sin = np.cos(angles), np.sin(angles)
+    check_leaves_alone(lab, turn, x=x, cos=cos, sin=sin)
+    table = lab.array(cos), lab.array(sin)  # in float32 whatever x is, as in RoPE
+    check_leaves_alone(lab, lambda x: turn(x, *table), x=x)
 
 
 def test_task_2_the_arguments_are_left_as_they_were(lab):

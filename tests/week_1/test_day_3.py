@@ -110,6 +110,13 @@ def suspects(
         wrong["the mask is scaled together with the scores: add it after scaling"] = lambda: grouped(
             query, key, value, scale, np.where(mask == HIDDEN, HIDDEN, mask * factor)
         )
+        full = np.broadcast_to(mask, (*query.shape[:3], key.shape[2]))
+        wrong[
+            "the mask meets scores whose heads and tokens are mixed: give them the shape [B, H, L, S] first"
+        ] = lambda: grouped(query, key, value, scale, full.transpose(0, 2, 1, 3).reshape(full.shape))
+        wrong["the mask of the first head is used for all heads"] = lambda: grouped(
+            query, key, value, scale, full[:, :1]
+        )
         wrong["the mask is read as yes or no: its numbers are added to the scores"] = lambda: grouped(
             query, key, value, scale, np.where(mask != 0, HIDDEN, 0.0)
         )

@@ -32,6 +32,9 @@ def norm_suspects(x: np.ndarray, weight: np.ndarray, eps: float = 1e-6) -> Suspe
     return {
         "the weight is left out": lambda: rms_norm(x, np.ones(E), eps),
         "the mean is subtracted: that is LayerNorm": lambda: rms_norm(centered, weight, eps),
+        "the variance is taken, for which the mean is subtracted: RMSNorm subtracts nothing": lambda: (
+            x / np.sqrt(x.var(axis=-1, keepdims=True) + eps) * weight
+        ),
         "the squares are summed, not averaged": lambda: rms_norm(x, weight, eps * E) / np.sqrt(E),
         "the root is missing": lambda: x / (mean_square + eps) * weight,
         "eps is added to the root, not under it": lambda: x / (np.sqrt(mean_square) + eps) * weight,
@@ -65,7 +68,7 @@ def mlp_suspects(x: np.ndarray, gate_up: np.ndarray, down: np.ndarray) -> Suspec
     both = x @ gate_up.T
     even, odd = both[..., 0::2], both[..., 1::2]
     return {
-        "gate and up are swapped: the first F outputs are the gate's": lambda: (
+        "gate and up are exchanged: silu is for the gate, the first F outputs": lambda: (
             gate * up * sigmoid(up) @ down.T
         ),
         "gate and up are cut as every second number, not as two halves": lambda: (
@@ -154,7 +157,9 @@ def test_task_1_squares_too_large_for_float16_do_no_harm(lab):
         name="RMSNorm of numbers around 400",
         axes="B L E",
         dtype="float16",
-        suspects={"the squares overflow in float16: take them in float32": lambda: np.zeros_like(expected)},
+        suspects={
+            "the squares or their mean overflow in float16: both belong in float32": np.zeros_like(expected)
+        },
     )
 
 
@@ -170,7 +175,9 @@ def test_task_1_squares_too_small_for_float16_do_not_vanish(lab):
         name="RMSNorm of numbers around 0.0001",
         axes="B L E",
         dtype="float16",
-        suspects={"the squares vanish in float16: take them in float32": lambda: np.sign(expected) * np.inf},
+        suspects={
+            "the squares or their mean vanish in float16: both belong in float32": np.sign(expected) * np.inf
+        },
     )
 
 
@@ -278,7 +285,9 @@ def test_task_2_the_first_half_of_gate_up_is_the_gate(lab):
         name="silu(2)·20",
         axes="L E",
         suspects={
-            "gate and up are swapped: the first F outputs are the gate's": np.array([[swapped], [0.0]])
+            "gate and up are exchanged: silu is for the gate, the first F outputs": np.array(
+                [[swapped], [0.0]]
+            )
         },
     )
 

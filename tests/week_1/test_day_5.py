@@ -16,7 +16,6 @@ from . import numpy_model as oracle
 from .caches import RecordingCache, RememberingCache, attention_oracle, dense_cache
 from .numpy_model import FAMILIES, HKV, LAYERS, B, D, E, H, L, V
 
-MASK_AS_SCALE = "the mask may stand where the scale belongs: the order is query, keys, values, scale, mask"
 S = 7  # keys: more than the L queries
 LAYER = "blocks.1"
 QK_NORMS = ("query_norm", "key_norm")
@@ -40,6 +39,17 @@ def run_of(start: int, rows: int = B, length: int = L) -> np.ndarray:
 def hidden_above(diagonal: int) -> np.ndarray:
     """A mask [L, S] that hides key s from query i where s > i + diagonal."""
     return np.where(np.arange(S) > np.arange(L)[:, None] + diagonal, -np.inf, 0.0)
+
+
+def mask_as_scale(
+    query: np.ndarray, keys: np.ndarray, values: np.ndarray, scale: float, mask: np.ndarray
+) -> np.ndarray:
+    """Attention whose scores are multiplied by the mask, and to which the scale is added."""
+    keys, values = (np.repeat(x, H // HKV, axis=1) for x in (keys, values))
+    with np.errstate(invalid="ignore"):  # 0 · ∞ and ∞ − ∞ are NaN here, as they are for the learner
+        scores = query @ keys.swapaxes(2, 3) * mask + scale
+        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        return weights / weights.sum(axis=-1, keepdims=True) @ values
 
 
 def attention_layer(lab: Any, family: str, block: str = LAYER, norms: tuple[str, ...] = QK_NORMS) -> Any:
@@ -102,9 +112,11 @@ def test_task_1_attends_over_all_the_keys_that_come_back(lab, mask):
             "1/√D took the place of the scale given": lambda: attention_oracle(
                 query, keys, values, D**-0.5, everything
             ),
+            "the mask stands where the scale belongs: query, keys, values, scale, mask is the order": lambda: (
+                mask_as_scale(query, keys, values, 0.7, everything)
+            ),
             "keys and values are exchanged": lambda: attention_oracle(query, values, keys, 0.7, everything),
         },
-        nan=None if mask is None else MASK_AS_SCALE,
     )
 
 
@@ -141,6 +153,9 @@ def test_task_1_without_a_cache_there_are_only_the_new_tokens(lab, dtype):
         keys, values, mask = cache.update_and_fetch(key, value)
         check(keys, lab.numpy(key), name=f"the keys of the {call} call", axes="B Hkv S D", dtype=dtype)
         check(values, lab.numpy(value), name=f"the values of the {call} call", axes="B Hkv S D", dtype=dtype)
+        assert mask is not None, (
+            "NoCache gives no mask, so every token sees those after it: causal_mask makes one"
+        )
         causal = np.where(np.tri(length, dtype=bool), 0.0, -np.inf)
         check(mask, causal, name=f"the mask of the {call} call", axes="L S", dtype=dtype)
 
@@ -167,6 +182,34 @@ def test_task_1_without_a_cache_attention_is_causal(lab):
 # Task 2: the attention layer
 
 
+def raw_heads(tensors: dict[str, np.ndarray], x: np.ndarray, part: int) -> np.ndarray:
+    """The query, key or value heads (part 0, 1 or 2) of x [B, L, E] without a norm: [B, L, heads, D]."""
+    plain = {name: tensor for name, tensor in tensors.items() if name.split(".")[-2] not in QK_NORMS}
+    return np.array([[oracle.project(plain, LAYER, token)[part] for token in row] for row in x])
+
+
+def rotated(heads: np.ndarray, start: int) -> np.ndarray:
+    """Heads [B, L, heads, D] of tokens that stand at ``start`` and after it."""
+    return np.array(
+        [[[oracle.rotate(head, start + i) for head in token] for i, token in enumerate(row)] for row in heads]
+    )
+
+
+def projection_suspects(tensors: dict[str, np.ndarray], x: np.ndarray, part: int) -> dict[str, np.ndarray]:
+    """What the usual mistakes make of the query, key or value heads (part 0, 1 or 2)."""
+    weights = {name: tensors.get(f"{LAYER}.{name}_norm.weight", np.ones(D)) for name in ("query", "key")}
+    raw = [raw_heads(tensors, x, i) for i in range(3)]
+    flat = np.concatenate(raw, axis=2)
+    key_first = flat[:, :, HKV : HKV + H], flat[:, :, :HKV], flat[:, :, H + HKV :]
+    other = oracle.rms_norm_rows(raw[part], weights["query" if part == 1 else "key"])
+    wrong = {
+        "the norms of Qwen3 are left out": raw[part],
+        "the projection is cut in the order key, query, value: queries come first": key_first[part],
+        "the values were normalized" if part == 2 else "the norm of the other part is used": other,
+    }
+    return {**wrong, "keys and values are exchanged": raw[3 - part]} if part else wrong
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_task_2_the_projection_is_cut_into_query_key_and_value_heads(lab, family):
     x = normal(20, B, L, E)
@@ -176,23 +219,17 @@ def test_task_2_the_projection_is_cut_into_query_key_and_value_heads(lab, family
     check_equal(len(actual), 3, name="how many arrays project returns")
     for i, name in enumerate(("query", "key", "value")):
         expected = np.array([[token[i] for token in row] for row in parts])
-        check_deep(actual[i], expected, name=f"the {name} heads", axes="B L Heads D")
+        suspects = projection_suspects(tensors, x, i)
+        check_deep(actual[i], expected, name=f"the {name} heads", axes="B L Heads D", suspects=suspects)
 
 
 @pytest.mark.parametrize("alone", QK_NORMS)
 def test_task_2_each_of_the_two_norms_works_without_the_other(lab, alone):
     x, tensors = normal(27, B, L, E), oracle.random_tensors("qwen3")
-    plain = {
-        name: tensor
-        for name, tensor in tensors.items()
-        if "query_norm" not in name and "key_norm" not in name
-    }
     actual = attention_layer(lab, "qwen3", norms=(alone,)).project(lab.array(x))
     for i, name in enumerate(("query", "key", "value")):
-        normed, raw = (
-            np.array([[oracle.project(given, LAYER, token)[i] for token in row] for row in x])
-            for given in (tensors, plain)
-        )
+        normed = np.array([[oracle.project(tensors, LAYER, token)[i] for token in row] for row in x])
+        raw = raw_heads(tensors, x, i)
         check_deep(
             actual[i],
             normed if alone == f"{name}_norm" else raw,
@@ -211,14 +248,22 @@ def test_task_2_a_learned_norm_comes_before_the_rotation(lab):
     tensors = oracle.random_tensors("qwen3")
     for index, name in ((0, "query"), (1, "key")):
         heads = np.array([[oracle.project(tensors, LAYER, token)[index] for token in row] for row in x])
-        turned = np.array(
-            [[[oracle.rotate(head, 3 + i) for head in token] for i, token in enumerate(row)] for row in heads]
-        )
+        turned = rotated(heads, 3)
+        raw = raw_heads(tensors, x, index)
+        weight = tensors[f"{LAYER}.{name}_norm.weight"]
         check_deep(
             getattr(cache.calls[0], name),
             turned.transpose(0, 2, 1, 3),
             name=f"the {name} given to the cache",
             axes="B H L D",
+            suspects={
+                "it was normalized, and not rotated": heads.transpose(0, 2, 1, 3),
+                "it was rotated before it was normalized": oracle.rms_norm_rows(
+                    rotated(raw, 3), weight
+                ).transpose(0, 2, 1, 3),
+                "it was rotated twice": rotated(rotated(heads, 3), 3).transpose(0, 2, 1, 3),
+                "it was rotated, and not normalized": rotated(raw, 3).transpose(0, 2, 1, 3),
+            },
         )
 
 
@@ -233,9 +278,7 @@ def test_task_2_the_cache_gets_rotated_queries_and_keys_and_plain_values(lab):
     parts = [[oracle.project(tensors, LAYER, token) for token in row] for row in x]
     for index, name in enumerate(("query", "key", "value")):
         flat = np.array([[token[index] for token in row] for row in parts])
-        turned = np.array(
-            [[[oracle.rotate(head, 2 + i) for head in token] for i, token in enumerate(row)] for row in flat]
-        )
+        turned = rotated(flat, 2)
         flat, turned = flat.transpose(0, 2, 1, 3), turned.transpose(0, 2, 1, 3)
         right, other, mistake = (
             (flat, turned, "it was rotated; only queries and keys are")
@@ -249,7 +292,12 @@ def test_task_2_the_cache_gets_rotated_queries_and_keys_and_plain_values(lab):
             axes="B Heads L D",
             suspects={mistake: other},
         )
-    check(call.scale, D**-0.5, name="the scale given to the cache")
+    check(
+        call.scale,
+        D**-0.5,
+        name="the scale given to the cache",
+        suspects={"it is 1/√E, for the whole vector: a head has D numbers": E**-0.5},
+    )
 
 
 def test_task_2_the_output_is_made_of_what_the_cache_returns(lab):
@@ -405,6 +453,9 @@ def test_task_4_logits_of_every_family(lab, family):
         axes="B L V",
         suspects={
             "the last norm's weight is not applied": logits(ones),
+            "the last norm is left out": lambda: oracle.logits(
+                tensors, oracle.stream(tensors, tokens, run_of(0))
+            ),
             "the embedding is used as the head: this model has a head of its own": logits(tied),
             "the embedded vectors are multiplied by √E": logits(louder),
             "the vectors are normalized once more before the head": lambda: oracle.logits(
@@ -474,16 +525,15 @@ def test_task_4_a_slice_for_each_row_goes_to_rope_as_it_is(lab):
     check_deep(actual, expected, name="the hidden states", axes="B L E")
 
 
-@pytest.mark.parametrize("first", [1, 3, L + 1])
-def test_task_4_a_sequence_in_two_calls_is_the_sequence_in_one(lab, first):
-    length = L + 2
-    model, tensors = transformer(lab, "qwen3")
-    tokens = token_ids(length=length)
-    caches = [RememberingCache(lab) for _ in range(LAYERS)]
-    model.hidden(lab.array(tokens[:, :first]), slice(0, first), caches)
-    actual = model.hidden(lab.array(tokens[:, first:]), slice(first, length), caches)
-    expected = oracle.hidden(tensors, tokens, run_of(0, length=length))[:, first:]
-    check_deep(actual, expected, name="the second call's states", axes="B L E")
+def test_task_4_tokens_and_the_list_of_caches_are_left_as_they_were(lab):
+    model, _ = transformer(lab)
+    caches = [RecordingCache(lab) for _ in range(LAYERS)]
+    given, tokens = list(caches), lab.array(token_ids())
+    model.hidden(tokens, slice(0, L), given)
+    assert given == caches, (
+        f"the caller's list of {LAYERS} caches was changed: {len(given)} are left, or they stand in another order"
+    )
+    check_equal(lab.numpy(tokens).tolist(), token_ids().tolist(), name="the token ids, afterwards")
 
 
 def test_task_4_each_layer_has_its_own_cache(lab):
@@ -491,7 +541,12 @@ def test_task_4_each_layer_has_its_own_cache(lab):
     caches = [RecordingCache(lab) for _ in range(LAYERS)]
     tokens = token_ids()
     model.hidden(lab.array(tokens), slice(0, L), caches)
-    check_equal([len(cache.calls) for cache in caches], [1] * LAYERS, name="calls of each layer's cache")
+    check_equal(
+        [len(cache.calls) for cache in caches],
+        [1] * LAYERS,
+        name="calls of each layer's cache",
+        suspects={"all layers share the first cache: each has its own": [LAYERS] + [0] * (LAYERS - 1)},
+    )
     # The caches answer with zeros, so attention adds nothing to the stream and only the MLPs do.
     x = tensors["embedding.weight"][tokens]
     for i, cache in enumerate(caches):
@@ -511,15 +566,16 @@ def test_task_4_each_layer_has_its_own_cache(lab):
         )
 
 
-def test_task_4_tokens_and_the_list_of_caches_are_left_as_they_were(lab):
-    model, _ = transformer(lab)
-    caches = [RecordingCache(lab) for _ in range(LAYERS)]
-    given, tokens = list(caches), lab.array(token_ids())
-    model.hidden(tokens, slice(0, L), given)
-    assert given == caches, (
-        f"the caller's list of {LAYERS} caches was changed: {len(given)} are left, or they stand in another order"
-    )
-    check_equal(lab.numpy(tokens).tolist(), token_ids().tolist(), name="the token ids, afterwards")
+@pytest.mark.parametrize("first", [1, 3, L + 1])
+def test_task_4_a_sequence_in_two_calls_is_the_sequence_in_one(lab, first):
+    length = L + 2
+    model, tensors = transformer(lab, "qwen3")
+    tokens = token_ids(length=length)
+    caches = [RememberingCache(lab) for _ in range(LAYERS)]
+    model.hidden(lab.array(tokens[:, :first]), slice(0, first), caches)
+    actual = model.hidden(lab.array(tokens[:, first:]), slice(first, length), caches)
+    expected = oracle.hidden(tensors, tokens, run_of(0, length=length))[:, first:]
+    check_deep(actual, expected, name="the second call's states", axes="B L E")
 
 
 def test_task_4_the_weights_are_left_as_they_were(lab):
@@ -533,8 +589,9 @@ def test_task_4_the_weights_are_left_as_they_were(lab):
 def test_task_4_a_model_in_bfloat16_stays_in_bfloat16(lab):
     model = real_model(lab, "llama", lambda x: lab.array(x, "bfloat16"))
     states = model.hidden(lab.array(token_ids()), slice(0, L))
-    check_equal(lab.dtype(states), "bfloat16", name="the dtype of the hidden states")
-    check_equal(lab.dtype(model.logits(states)), "bfloat16", name="the dtype of the logits")
+    for name, array in (("the hidden states", states), ("the logits", model.logits(states))):
+        found = lab.dtype(array)
+        assert found == "bfloat16", f"{name} of a model in bfloat16 must be bfloat16; they are {found}"
 
 
 @pytest.mark.parametrize("count", [0, LAYERS - 1, LAYERS + 1])

@@ -42,7 +42,15 @@ def generate(lab: Any, model: Any, prompt: Any, max_tokens: int, *rest: Any, **o
     ],
 )
 def test_task_1_the_highest_score_wins(lab, scores, expected):
-    check(lab.generate.greedy(lab.array(scores)), expected, name="the greedy choice")
+    check(
+        lab.generate.greedy(lab.array(scores)),
+        expected,
+        name=f"the greedy choice from {scores}",
+        suspects={
+            "the lowest score was chosen": int(np.argmin(scores)),
+            "the scores were compared without their signs": int(np.argmax(np.abs(scores))),
+        },
+    )
 
 
 @pytest.mark.parametrize(
@@ -50,7 +58,14 @@ def test_task_1_the_highest_score_wins(lab, scores, expected):
     [([1.0, 4.0, 4.0, 0.0, 4.0], 1), ([2.0, 2.0, 2.0], 0), ([-5.0, -1.0, -3.0, -1.0], 1)],
 )
 def test_task_1_of_equal_scores_the_lowest_id_wins(lab, scores, expected):
-    check(lab.generate.greedy(lab.array(scores)), expected, name="the greedy choice")
+    check(
+        lab.generate.greedy(lab.array(scores)),
+        expected,
+        name=f"the greedy choice from {scores}",
+        suspects={
+            "of equal scores the highest id was chosen": len(scores) - 1 - int(np.argmax(scores[::-1]))
+        },
+    )
 
 
 def test_task_1_a_tie_among_many_tokens_goes_to_the_lowest_id(lab):
@@ -86,7 +101,16 @@ def test_task_1_the_scores_are_left_as_they_were(lab):
 def test_task_2_each_token_follows_from_all_the_tokens_before_it(lab):
     model = ScriptedModel(lab, len(PROMPT), SCRIPT)
     tokens = list(generate(lab, model, PROMPT, 4))
-    check_equal(tokens, SCRIPT[:4], name="the tokens generated (max_tokens counts new ones only)")
+    first_rows = [int(np.argmax(model.scores(np.array([1.0, PROMPT[0], PROMPT[0]]))))] * 4
+    check_equal(
+        tokens,
+        SCRIPT[:4],
+        name="the tokens generated",
+        suspects={
+            "the first row was scored, not the last": first_rows,
+            "max_tokens counts the prompt too: it is for new tokens": [],
+        },
+    )
     whole = [PROMPT + SCRIPT[:n] for n in range(4)]
     check_equal(model.sequences, whole, name="the ids that the model was run on")
 
@@ -95,14 +119,24 @@ def test_task_2_each_token_follows_from_all_the_tokens_before_it(lab):
 def test_task_2_max_tokens_is_kept(lab, max_tokens):
     model = ScriptedModel(lab, len(PROMPT), SCRIPT)
     tokens = list(generate(lab, model, PROMPT, max_tokens))
-    check_equal(tokens, SCRIPT[:max_tokens], name="the tokens generated")
+    check_equal(
+        tokens,
+        SCRIPT[:max_tokens],
+        name="the tokens generated",
+        suspects={"token 0 was taken for the end, or for no token": SCRIPT[:4]},
+    )
     check_equal(len(model.sequences), max_tokens, name="how often the model ran")
 
 
 def test_task_2_only_the_last_row_goes_through_the_head(lab):
     model = ScriptedModel(lab, len(PROMPT), SCRIPT)
     list(generate(lab, model, PROMPT, 3))
-    check_equal(model.head_rows, [1, 1, 1], name="rows of hidden states given to model.logits")
+    check_equal(
+        model.head_rows,
+        [1, 1, 1],
+        name="rows of hidden states given to model.logits",
+        suspects={"all rows went through the head: cut out the last one first": [5, 6, 7]},
+    )
 
 
 def test_task_2_a_token_is_there_before_the_next_is_computed(lab):
@@ -118,19 +152,37 @@ def test_task_2_a_token_is_there_before_the_next_is_computed(lab):
 def test_task_2_an_end_token_is_the_last(lab, end_ids):
     model = ScriptedModel(lab, len(PROMPT), SCRIPT)
     tokens = list(generate(lab, model, PROMPT, 7, end_ids))
-    check_equal(tokens, SCRIPT[: SCRIPT.index(9) + 1], name="the tokens up to and with the end token 9")
+    check_equal(
+        tokens,
+        SCRIPT[: SCRIPT.index(9) + 1],
+        name="the tokens up to and with the end token 9",
+        suspects={
+            "the end token is swallowed: yield it before you stop": SCRIPT[: SCRIPT.index(9)],
+            "generation went on after the end token": SCRIPT,
+        },
+    )
     check_equal(len(model.sequences), len(tokens), name="how often the model ran")
 
 
 def test_task_2_an_end_token_in_the_prompt_does_not_end_the_output(lab):
     model = ScriptedModel(lab, len(PROMPT), SCRIPT)
     tokens = list(generate(lab, model, PROMPT, 3, (PROMPT[0], PROMPT[-1])))
-    check_equal(tokens, SCRIPT[:3], name="the tokens generated")
+    check_equal(
+        tokens,
+        SCRIPT[:3],
+        name="the tokens generated",
+        suspects={"an end token of the prompt ended the output": SCRIPT[:1]},
+    )
 
 
 def test_task_2_token_0_is_a_token_like_any_other(lab):
     model = ScriptedModel(lab, len(PROMPT), [0, 6, 0, 0])
-    check_equal(list(generate(lab, model, PROMPT, 4)), [0, 6, 0, 0], name="the tokens generated")
+    check_equal(
+        list(generate(lab, model, PROMPT, 4)),
+        [0, 6, 0, 0],
+        name="the tokens generated",
+        suspects={"token 0 was taken for the end, or for no token": [0]},
+    )
 
 
 @pytest.mark.parametrize("room", [1, 3, 7])
@@ -172,20 +224,6 @@ def test_task_2_a_prompt_is_checked_also_where_no_token_is_wanted(lab, length):
     )
 
 
-@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_task_2_an_error_of_the_sampler_reaches_the_caller(lab, error):
-    def sample(logits, token_ids):
-        raise error("the sampler was interrupted")
-
-    model = ScriptedModel(lab, len(PROMPT), SCRIPT)
-    check_raises(
-        error,
-        lambda: list(generate(lab, model, PROMPT, 3, (), sample)),
-        name=f"a sampler that raises {error.__name__}",
-        match="the sampler was interrupted",
-    )
-
-
 @pytest.mark.parametrize("kind", [list, tuple])
 def test_task_2_the_callers_prompt_is_not_changed(lab, kind):
     model = ScriptedModel(lab, len(PROMPT), SCRIPT)
@@ -207,9 +245,31 @@ def test_task_2_sample_gets_the_last_rows_logits_and_every_id_so_far(lab):
     check_equal(tokens, chosen, name="the tokens, which sample chooses")
     for n, (scores, ids) in enumerate(seen):
         expected = PROMPT + chosen[:n]
-        check_equal(ids, expected, name=f"the ids given to sample for token {n}")
+        check_equal(
+            ids,
+            expected,
+            name=f"the ids given to sample for token {n}",
+            suspects={
+                "sample is shown the prompt alone": PROMPT,
+                "sample is shown the output alone": chosen[:n],
+            },
+        )
         state = np.array([len(expected), expected[-1], sum(expected)], dtype=np.float64)
         check(scores, model.scores(state), name=f"the logits for token {n}", axes="V", framework="numpy")
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_task_2_an_error_of_the_sampler_reaches_the_caller(lab, error):
+    def sample(logits, token_ids):
+        raise error("the sampler was interrupted")
+
+    model = ScriptedModel(lab, len(PROMPT), SCRIPT)
+    check_raises(
+        error,
+        lambda: list(generate(lab, model, PROMPT, 3, (), sample)),
+        name=f"a sampler's {error.__name__} (it must reach the caller)",
+        match="the sampler was interrupted",
+    )
 
 
 def test_task_2_the_end_is_found_among_the_sampled_tokens(lab):
@@ -262,7 +322,16 @@ def test_task_3_an_emoji_waits_for_its_fourth_byte(lab):
     tokenizer = ByteTokenizer(PIECES)
     decoder = lab.generate.StreamDecoder(tokenizer)
     ids = tokenizer.ids(b"a", b"\xf0", b"\x9f", b"\x99", b"\x82", b" b")
-    check_equal([decoder.push(i) for i in ids], ["a", "", "", "", "🙂", " b"], name="the text of each push")
+    shown = [decoder.push(i) for i in ids]
+    check_equal(
+        shown,
+        ["a", "", "", "", "🙂", " b"],
+        name="the text of each push",
+        suspects={
+            "U+FFFD is shown while a character is unfinished": shown if UNFINISHED in "".join(shown) else [],
+            "each id is decoded alone": ["a", "", "", "", "", " b"],
+        },
+    )
 
 
 def test_task_3_characters_that_share_a_token_come_out_whole(lab):
@@ -276,7 +345,12 @@ def test_task_3_bytes_that_are_no_character_do_not_hold_up_the_text(lab):
     tokenizer = ByteTokenizer(PIECES)
     decoder = lab.generate.StreamDecoder(tokenizer)
     shown = [decoder.push(i) for i in tokenizer.ids(b"a", b"\xff", b" b", b"\x98", b"\n")]
-    check_equal("".join(shown), f"a{UNFINISHED} b{UNFINISHED}\n", name="the text of all the pushes")
+    check_equal(
+        "".join(shown),
+        f"a{UNFINISHED} b{UNFINISHED}\n",
+        name="the text of all the pushes",
+        suspects={"after a byte that is no character, nothing more is shown": "a"},
+    )
 
 
 def test_task_3_flush_returns_an_unfinished_character(lab):
@@ -284,8 +358,18 @@ def test_task_3_flush_returns_an_unfinished_character(lab):
     decoder = lab.generate.StreamDecoder(tokenizer)
     shown = [decoder.push(i) for i in tokenizer.ids(b"a", b"\xf0", b"\x9f")]
     check_equal(shown, ["a", "", ""], name="the text of each push")
-    check_equal(decoder.flush(), UNFINISHED, name="what flush returns with half an emoji held back")
-    check_equal(decoder.flush(), "", name="what a second flush returns")
+    check_equal(
+        decoder.flush(),
+        UNFINISHED,
+        name="what flush returns with half an emoji held back",
+        suspects={"what was held back is dropped": ""},
+    )
+    check_equal(
+        decoder.flush(),
+        "",
+        name="what a second flush returns",
+        suspects={"flush did not forget what was held": UNFINISHED},
+    )
 
 
 def test_task_3_after_flush_a_new_text_begins(lab):
@@ -303,7 +387,15 @@ def test_task_3_a_space_between_two_words_is_not_lost(lab):
     tokenizer = SpaceDroppingTokenizer([b" one", b" two", b" ", b""])
     decoder = lab.generate.StreamDecoder(tokenizer)
     shown = [decoder.push(i) for i in (0, 1, 3, 1, 2, 0)]
-    check_equal("".join(shown), "one two two  one", name="the text of all the pushes")
+    check_equal(
+        "".join(shown),
+        "one two two  one",
+        name="the text of all the pushes",
+        suspects={
+            "new ids are decoded without the piece before them, which loses spaces": "onetwotwo one",
+            "after an id without text the piece before it is forgotten": "one twotwo  one",
+        },
+    )
 
 
 @settings(max_examples=150, deadline=None, derandomize=True, database=None, report_multiple_bugs=False)

@@ -75,6 +75,10 @@ def test_task_1_the_defaults_are_valid(lab):
         ("repetition_penalty", -1.2),
         ("repetition_penalty", math.nan),
         ("repetition_penalty", math.inf),
+        ("repetition_penalty", 5e-324),
+        ("repetition_penalty", 0.0099),
+        ("repetition_penalty", 100.01),
+        ("repetition_penalty", 1e300),
         ("repetition_penalty", "1.1"),
         ("repetition_penalty", True),
         ("seed", 1.5),
@@ -99,7 +103,7 @@ def test_task_1_an_invalid_value_is_refused_by_name(lab, name, value):
         ("top_k", [0, 1, 40, 10**9]),
         ("top_p", [1, 1.0, 0.9, 1e-12]),
         ("min_p", [0, 0.0, 0.05, 1, 1.0]),
-        ("repetition_penalty", [1, 1.0, 1.3, 0.5]),
+        ("repetition_penalty", [1, 1.0, 1.3, 0.5, 0.01, 100]),
         ("seed", [None, 0, 7, -3, 2**80]),
     ],
 )
@@ -136,7 +140,12 @@ def test_task_2_positive_scores_are_divided_and_negative_ones_multiplied(lab, pe
         oracle.penalize(logits, ids, penalty),
         name="the penalized scores",
         axes="V",
-        suspects={"negative scores were divided too, which makes those tokens likelier": divided},
+        suspects={
+            "negative scores were divided too, which makes those tokens likelier": divided,
+            "multiplied where the score is positive, divided where it is negative": oracle.penalize(
+                logits, ids, 1 / penalty
+            ),
+        },
         inputs={"logits": logits},
     )
 
@@ -200,6 +209,9 @@ def test_task_2_temperature_divides_what_is_counted_from_the_highest(lab, temper
 def test_task_2_a_very_low_temperature_does_not_overflow(lab):
     logits = np.array([300.0, 310.0, -400.0, 310.0, -np.inf])
     actual = lab.numpy(lab.sampler.apply_temperature(lab.array(logits), 1e-37))
+    assert not np.isnan(actual).any(), (
+        "NaN at temperature 1e-37: the highest score is subtracted after the division, when ∞ − ∞ is left"
+    )
     check_equal(actual[[1, 3]].tolist(), [0.0, 0.0], name="the two highest scores at temperature 1e-37")
     assert (actual[[0, 2, 4]] < -1e30).all(), (
         f"the other scores must be far below; they are {actual[[0, 2, 4]]}"
@@ -231,7 +243,13 @@ def test_task_3_top_k_keeps_the_k_best(lab, k):
 @pytest.mark.parametrize("k", [0, V, V + 1, 10**6])
 def test_task_3_top_k_of_none_or_of_all_keeps_all(lab, k):
     logits = random_logits(7)
-    check(lab.sampler.keep_top_k(lab.array(logits), k), logits, name=f"the scores, with k = {k}", axes="V")
+    check(
+        lab.sampler.keep_top_k(lab.array(logits), k),
+        logits,
+        name=f"the scores, with k = {k}",
+        axes="V",
+        suspects={"none is kept: k = 0 keeps all": np.full(V, -np.inf)},
+    )
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 4])
@@ -243,7 +261,10 @@ def test_task_3_top_k_keeps_exactly_k_and_of_equal_scores_the_lower_ids(lab, k):
         oracle.top_k(logits, k),
         name=f"the scores, with the {k} best kept",
         axes="V",
-        suspects={"all tokens with the same score as the k-th were kept": at_least},
+        suspects={
+            "all tokens with the same score as the k-th were kept": at_least,
+            "of equal scores the higher ids were kept": oracle.top_k(logits[::-1], k)[::-1],
+        },
     )
 
 
@@ -255,6 +276,12 @@ def test_task_3_top_k_among_many_equal_scores(lab):
         name="the scores",
         axes="V",
     )
+
+
+def fewest_of(logits, order, p):
+    """The ids, taken in this order, until they reach p."""
+    shares = oracle.probabilities(logits)[order]
+    return np.array(order)[np.cumsum(shares) - shares < p]
 
 
 @pytest.mark.parametrize("p", [0.2, 0.5, 0.9, 0.999])
@@ -271,11 +298,9 @@ def test_task_3_top_p_keeps_the_fewest_that_reach_p(lab, p, seed):
         axes="V",
         suspects={
             "the token that reaches p was dropped": oracle.only(logits, np.array(order)[sums <= p]),
-            "the least likely tokens were kept": oracle.only(
-                logits, [i for n, i in enumerate(order[::-1]) if sums[n] < p]
-            ),
+            "the least likely tokens were kept": oracle.only(logits, fewest_of(logits, order[::-1], p)),
             "the tokens were taken in the order of their ids": oracle.only(
-                logits, np.flatnonzero(np.cumsum(oracle.probabilities(logits)) < p)
+                logits, fewest_of(logits, range(V), p)
             ),
         },
     )
@@ -285,7 +310,15 @@ def test_task_3_top_p_keeps_the_fewest_that_reach_p(lab, p, seed):
 def test_task_3_top_p_stops_where_p_is_reached_exactly(lab, p, kept):
     logits = np.full(8, 1.5)
     actual = lab.sampler.keep_top_p(lab.array(logits), p)
-    check(actual, oracle.only(logits, range(kept)), name=f"8 equal scores, with p = {p}", axes="V")
+    check(
+        actual,
+        oracle.only(logits, range(kept)),
+        name=f"8 equal scores, with p = {p}",
+        axes="V",
+        suspects={
+            "a token stays though those before it reach p already": oracle.only(logits, range(kept + 1))
+        },
+    )
 
 
 def test_task_3_top_p_among_many_equal_scores_keeps_the_lower_ids(lab):
@@ -327,7 +360,10 @@ def test_task_3_min_p_measures_against_the_most_likely(lab, share, seed):
         suspects={
             "the probabilities were compared with min_p, not with min_p times the best": oracle.only(
                 logits, np.flatnonzero(p >= share)
-            )
+            ),
+            "the scores were compared with min_p times the best score; it is about probabilities": oracle.only(
+                logits, np.flatnonzero(logits >= logits.max() * share)
+            ),
         },
     )
 
@@ -337,7 +373,11 @@ def test_task_3_min_p_of_0_keeps_all_and_1_keeps_the_best(lab):
     check(lab.sampler.keep_min_p(lab.array(logits), 0.0), logits, name="the scores, with min_p = 0", axes="V")
     expected = oracle.only(logits, [1, 3])
     check(
-        lab.sampler.keep_min_p(lab.array(logits), 1.0), expected, name="the scores, with min_p = 1", axes="V"
+        lab.sampler.keep_min_p(lab.array(logits), 1.0),
+        expected,
+        name="the scores, with min_p = 1",
+        axes="V",
+        suspects={"the best token is dropped too: keep what is exactly as likely": np.full(6, -np.inf)},
     )
 
 
@@ -376,6 +416,7 @@ def order_suspects(logits, numbers, params, expected):
     return {
         **{f"{step} is left out": tokens([s for s in order if s != step]) for step in order},
         **{f"{new[i]} comes before {order[i]}": tokens(new) for i, new in enumerate(swaps)},
+        "the temperature comes last": tokens([*(s for s in order if s != "temperature"), "temperature"]),
         "two random numbers are taken per token": tokens(numbers=numbers[1::2]),
         "the generator starts anew for every token": tokens(numbers=numbers[:1] * len(logits)),
     }
@@ -408,6 +449,10 @@ def test_task_4_a_sum_must_exceed_the_number_not_just_reach_it(lab, uniform, exp
         lab.sampler.draw(lab.array(np.zeros(4)), uniform),
         expected,
         name=f"draw at {uniform} of 4 equal tokens",
+        suspects={
+            "the sum that reaches the number is taken: it must exceed it": max(0, expected - 1),
+            "the number points past the last token: the last sum may be less than 1": 4,
+        },
     )
 
 
@@ -418,7 +463,15 @@ def test_task_4_a_dropped_token_is_never_drawn_not_even_by_rounding(lab, size, u
     logits[:2] = logits[-2:] = -np.inf
     expected = 2 if uniform == 0 else size - 3
     logits[expected] = logits.max()  # so that this token alone fills the end of the range
-    check(lab.sampler.draw(lab.array(logits), uniform), expected, name=f"draw at {uniform} of {size} tokens")
+    check(
+        lab.sampler.draw(lab.array(logits), uniform),
+        expected,
+        name=f"draw at {uniform} of {size} tokens",
+        suspects={
+            "a dropped token was drawn: 0 must draw the first whose sum exceeds it": 0,
+            "the number points past the last token: the last sum may be less than 1": size,
+        },
+    )
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
@@ -450,19 +503,6 @@ def test_task_4_temperature_0_compares_the_scores_as_they_are(lab):
     check(sampler(lab)(scores), 1, name="the token at temperature 0, from 1, 1 + 1e-12, 0.5")
 
 
-@pytest.mark.parametrize("params", [{"temperature": 1e-6}, {"temperature": 1.0, "top_k": 1}], ids=str)
-def test_task_4_a_choice_that_is_certain_takes_a_random_number_too(lab, params):
-    choose, numbers = sampler(lab, seed=8, **params), random.Random(8)
-    draws(choose, lab.array([1.0, 4.0, 2.0]), 3)
-    for _ in range(3):
-        numbers.random()
-    check_equal(
-        choose.random.random(),
-        numbers.random(),
-        name=f"the sampler's fourth random number, after 3 tokens with {params}",
-    )
-
-
 def test_task_4_the_callers_logits_and_ids_are_left_as_they_are(lab):
     ids = [5, 2, 5]
 
@@ -479,33 +519,13 @@ def test_task_4_temperature_0_still_heeds_the_penalty(lab):
     choose = sampler(lab, repetition_penalty=2.0)
     logits = lab.array([1.5, 2.0, -1.0])
     check(choose(logits, []), 1, name="the token before anything has occurred")
-    check(choose(logits, [1, 2]), 0, name="the token after token 1 has occurred")
+    check(
+        choose(logits, [1, 2]),
+        0,
+        name="the token after token 1 has occurred",
+        suspects={"the penalty is not applied at temperature 0": 1},
+    )
     check(choose(logits), 1, name="the token when no ids are given")
-
-
-@pytest.mark.parametrize(
-    ("shares", "params", "possible", "otherwise", "steps"),
-    [
-        ((0.4, 0.3, 0.2, 0.1), {"top_k": 2, "top_p": 0.55}, {0}, {0, 1}, "top-k top-p"),
-        ((0.5, 0.3, 0.2), {"temperature": 3.0, "top_p": 0.45}, {0, 1}, {0}, "temperature top-p"),
-        ((0.6, 0.25, 0.15), {"temperature": 0.5, "min_p": 0.3}, {0}, {0, 1}, "temperature min-p"),
-        ((0.4, 0.3, 0.16, 0.14), {"top_p": 0.75, "min_p": 0.38}, {0, 1, 2}, {0, 1}, "top-p min-p"),
-    ],
-)
-def test_task_4_each_step_sees_the_scores_of_the_one_before(lab, shares, params, possible, otherwise, steps):
-    """`otherwise` are the tokens that come up where the first of the two `steps` is left out, or comes last."""
-    choose = sampler(lab, **{"temperature": 1.0, "seed": 4, **params})
-    drawn = set(draws(choose, lab.array(log_of(*shares)), 150))
-    first, second = steps.split()
-    hint = f" (is {first} applied, and before {second}?)" if drawn == otherwise else ""
-    check_equal(drawn, possible, name=f"the tokens drawn with {params}{hint}")
-
-
-def test_task_4_the_penalty_comes_before_the_temperature(lab):
-    """Once the highest score is subtracted, no score is positive, and a penalty would have the opposite effect."""
-    choose = sampler(lab, temperature=0.05, repetition_penalty=1.5, seed=1)
-    drawn = set(draws(lambda logits, _: choose(logits, [0]), lab.array([6.0, 5.0, 1.0]), 60))
-    check_equal(drawn, {1}, name="the tokens that come up")
 
 
 @pytest.mark.parametrize(
@@ -535,6 +555,45 @@ def test_task_4_the_steps_are_taken_in_order_with_one_number_per_token(lab, para
         name=f"40 tokens drawn with {params}",
         framework="numpy",
         suspects=order_suspects(logits, numbers, params, expected),
+    )
+
+
+@pytest.mark.parametrize(
+    ("shares", "params", "possible", "otherwise", "steps"),
+    [
+        ((0.4, 0.3, 0.2, 0.1), {"top_k": 2, "top_p": 0.55}, {0}, {0, 1}, "top-k top-p"),
+        ((0.5, 0.3, 0.2), {"temperature": 3.0, "top_p": 0.45}, {0, 1}, {0}, "temperature top-p"),
+        ((0.6, 0.25, 0.15), {"temperature": 0.5, "min_p": 0.3}, {0}, {0, 1}, "temperature min-p"),
+        ((0.4, 0.3, 0.16, 0.14), {"top_p": 0.75, "min_p": 0.38}, {0, 1, 2}, {0, 1}, "top-p min-p"),
+    ],
+)
+def test_task_4_each_step_sees_the_scores_of_the_one_before(lab, shares, params, possible, otherwise, steps):
+    """`otherwise` are the tokens that come up where the first of the two `steps` is left out, or comes last."""
+    choose = sampler(lab, **{"temperature": 1.0, "seed": 4, **params})
+    drawn = set(draws(choose, lab.array(log_of(*shares)), 150))
+    first, second = steps.split()
+    hint = f" (is {first} applied, and before {second}?)" if drawn == otherwise else ""
+    check_equal(drawn, possible, name=f"the tokens drawn with {params}{hint}")
+
+
+def test_task_4_the_penalty_comes_before_the_temperature(lab):
+    """Once the highest score is subtracted, no score is positive, and a penalty would have the opposite effect."""
+    choose = sampler(lab, temperature=0.05, repetition_penalty=1.5, seed=1)
+    drawn = set(draws(lambda logits, _: choose(logits, [0]), lab.array([6.0, 5.0, 1.0]), 60))
+    hint = " (is the penalty applied, and before the temperature?)" if drawn == {0} else ""
+    check_equal(drawn, {1}, name=f"the tokens that come up{hint}")
+
+
+@pytest.mark.parametrize("params", [{"temperature": 1e-6}, {"temperature": 1.0, "top_k": 1}], ids=str)
+def test_task_4_a_choice_that_is_certain_takes_a_random_number_too(lab, params):
+    choose, numbers = sampler(lab, seed=8, **params), random.Random(8)
+    draws(choose, lab.array([1.0, 4.0, 2.0]), 3)
+    for _ in range(3):
+        numbers.random()
+    check_equal(
+        choose.random.random(),
+        numbers.random(),
+        name=f"the sampler's fourth random number, after 3 tokens with {params}",
     )
 
 

@@ -16,6 +16,9 @@ Suspects = Mapping[str, Any]
 FLOAT64_CAME_IN = "something was made float64 on the way: an array or table of NumPy's, or a conversion"
 FLOAT64_MADE = "NumPy computes in float64 unless told otherwise: round the finished numbers to float32"
 
+# What float arithmetic in another order may change. bfloat16 keeps 8 bits of a number, float16 keeps 11.
+TOLERANCES = {"float32": (1e-5, 1e-6), "bfloat16": (1.6e-2, 1e-2), "float16": (2e-3, 1e-3)}
+
 
 class CheckFailed(AssertionError):
     """The learner's result is not the expected one; the message says how, in a few lines."""
@@ -211,6 +214,15 @@ def differing(wrong: int, all_of_them: int, thing: str) -> str:
     if all_of_them == 1:
         return f"the {thing} differs"
     return f"{wrong} of {all_of_them} {thing}s {'differs' if wrong == 1 else 'differ'}"
+
+
+def part_of_each(suspects: Suspects, position: int) -> Suspects:
+    """The suspects of one part of a tuple."""
+
+    def part(given: Any) -> Any:
+        return (lambda: given()[position]) if callable(given) else given[position]
+
+    return {mistake: part(given) for mistake, given in suspects.items()}
 
 
 def apart(expected: Any, actual: Any) -> tuple[str, str]:

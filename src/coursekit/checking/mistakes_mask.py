@@ -48,6 +48,8 @@ def mask_elsewhere(case: Case) -> str | None:
     for diagonal, text in elsewhere:
         if (hidden[1] == ~np.tri(rows, columns, diagonal, dtype=bool)).all():
             return text
+    if (hidden[1] == np.tri(rows, columns, columns - rows - 1, dtype=bool)).all():
+        return "the wrong triangle: it hides the past and shows the future"
     if (hidden[1] == ~right).all():
         return "the mask is inverted: it hides what may be seen and shows what may not"
     return "the mask is upside down or transposed" if (hidden[1] == np.tri(rows, columns, -1)).all() else None

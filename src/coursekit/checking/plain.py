@@ -10,8 +10,21 @@ from coursekit.checking.causes import find_plain_cause
 from coursekit.checking.comparison import CheckFailed, differing, kind_of, plural
 
 
-def fail_sequence(actual: Any, expected: Any, name: str) -> None:
-    """Say where two lists (or tuples) part."""
+def fail_plain(actual: Any, expected: Any, name: str, known: str | None = None) -> None:
+    """Say how two plain values differ, with the likely cause if it is known."""
+    __tracebackhide__ = True
+    if isinstance(expected, (list, tuple)):
+        fail_sequence(actual, expected, name, known)
+    cause = f"\n  likely cause: {known}" if known else ""
+    if isinstance(expected, str):
+        fail_text(actual, expected, name, cause)
+    if isinstance(expected, dict):
+        fail_dictionary(actual, expected, name)
+    raise CheckFailed(f"{name}: {show(expected)} expected, {show(actual)} found{cause}")
+
+
+def fail_sequence(actual: Any, expected: Any, name: str, known: str | None = None) -> None:
+    """Say where two lists (or tuples) part, and why: the cause known beforehand, or one that the items tell."""
     __tracebackhide__ = True
     pairs = list(zip(actual, expected, strict=False))
     wrong = [i for i, (a, e) in enumerate(pairs) if a != e]
@@ -24,13 +37,13 @@ def fail_sequence(actual: Any, expected: Any, name: str) -> None:
         both = f"{show(expected[first])} expected, {show(actual[first])} found"
         lines.append(f"{differing(len(wrong), len(pairs), 'item')}; {where}{both}")
     lines += [f"expected {show(expected)}", f"found    {show(actual)}"]
-    cause = find_plain_cause(list(actual), list(expected))
+    cause = known or find_plain_cause(list(actual), list(expected))
     if cause:
         lines.append(f"likely cause: {cause}")
     raise CheckFailed(f"{name}: " + "\n  ".join(lines))
 
 
-def fail_text(actual: str, expected: str, name: str) -> None:
+def fail_text(actual: str, expected: str, name: str, cause: str = "") -> None:
     """Say at which character two texts part."""
     __tracebackhide__ = True
     common = next((i for i, (a, e) in enumerate(zip(actual, expected, strict=False)) if a != e), None)
@@ -38,7 +51,7 @@ def fail_text(actual: str, expected: str, name: str) -> None:
     start = max(0, at - 20)
     lines = [f"the texts part at character {at}"]
     lines += [f"expected {_piece(expected, start)}", f"found    {_piece(actual, start)}"]
-    raise CheckFailed(f"{name}: " + "\n  ".join(lines))
+    raise CheckFailed(f"{name}: " + "\n  ".join(lines) + cause)
 
 
 def fail_dictionary(actual: dict[Any, Any], expected: dict[Any, Any], name: str) -> None:
