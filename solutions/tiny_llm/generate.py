@@ -19,7 +19,7 @@ def greedy(logits: Tensor, token_ids: Sequence[int] = ()) -> int:
     """The id of the highest score; of equal scores, the lowest id.
 
     Args:
-        logits: [V].
+        logits: [V], any float dtype; compared as they are, and left as they are.
         token_ids: the ids so far, which the greedy choice ignores. A sampler, called in the same way, needs them.
     """
     return int(torch.argmax(logits))
@@ -48,7 +48,8 @@ def generate_recompute(
         Each new token id as soon as it is known.
 
     Raises:
-        ValueError: the prompt is empty or too long. Raised when the first token is asked for.
+        ValueError: the prompt is empty or too long, also where ``max_tokens`` is 0. Raised when the first token is
+            asked for.
     """
     ids = list(prompt_ids)
     limit = model.config.max_positions

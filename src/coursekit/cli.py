@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from coursekit.bytecode import keep_bytecode
 from coursekit.errors import CourseError
 from coursekit.interrupts import INTERRUPTED, leave_at_once_from_now_on, leaving_at_once
 from coursekit.streams import OutputLost, drop_output, prepare_streams
@@ -45,6 +46,7 @@ class Command:
 def run(commands: Mapping[str, Command]) -> None:
     """Run the command that the arguments name and leave with its exit code."""
     prepare_streams()
+    keep_bytecode()
     code = execute(commands, sys.argv[1:])
     leave_at_once_from_now_on()
     sys.exit(code)

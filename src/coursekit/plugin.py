@@ -24,9 +24,10 @@ from coursekit.running.import_path import Impl, choose_implementation, choose_tr
 from coursekit.running.journal import Journal, journal_of, open_faults
 from coursekit.running.leaving import NoWayOut
 from coursekit.running.memory_limit import keep_to
-from coursekit.running.printed import printed
+from coursekit.running.printed import printed, skip_reason
 from coursekit.running.progress_line import ProgressLine, silence_terminal
 from coursekit.running.results import Report, Result, sentence
+from coursekit.running.shortcuts import SHORTCUTS_KEY, Shortcuts
 from coursekit.running.task_of_test import TasksOfTests
 from coursekit.running.time_limits import TimeLimits
 from coursekit.task_state import TaskState
@@ -73,11 +74,14 @@ def pytest_configure(config: pytest.Config) -> None:
         lab = Lab(config.option.backend, config.option.device, course)
     lab_module.set_active(lab)
     faults = open_faults(config.option.coursekit_report)
+    if config.option.device != Device.CPU:
+        config.option.coursekit_memory = None  # what a GPU's driver maps counts too, and is not the code's
     if config.option.coursekit_memory:
         keep_to(config.option.coursekit_memory, faults)
     limits = TimeLimits(config, course, faults)
     tasks = TaskPlugin(config, course, lab, limits)
-    for name, plugin in (("tasks", tasks), ("limits", limits), ("no-way-out", NoWayOut(tasks.places))):
+    others = {"no-way-out": NoWayOut(tasks.places), "shortcuts": Shortcuts(tasks.places, tasks.task_of)}
+    for name, plugin in {"tasks": tasks, "limits": limits, **others}.items():
         config.pluginmanager.register(plugin, f"coursekit-{name}")
 
 
@@ -117,7 +121,7 @@ class TaskPlugin:
     @pytest.hookimpl(tryfirst=True)  # before -k takes tests away: a task has all the tests that are there
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         with _usage_errors():
-            tasks = {item: self._task_of(item) for item in items}
+            tasks = {item: self._find_task(item) for item in items}
         for item, task in tasks.items():
             if task is not None:
                 item.stash[TASK_KEY] = task.name
@@ -198,7 +202,7 @@ class TaskPlugin:
         state, message, needs = TaskState.PASSED, "", ""
         failure = self._failures.get(item.nodeid)
         if report is not None and report.skipped:
-            state, message = TaskState.SKIPPED, _skip_reason(report)
+            state, message = TaskState.SKIPPED, skip_reason(report)
         elif failure is not None:
             state, message = failure.state, failure.message
             if failure.stub is not None and failure.stub.task != task:
@@ -211,9 +215,17 @@ class TaskPlugin:
         bad = report is not None and state in (TaskState.CRASHED, TaskState.WRONG)
         shown = printed(report) if report is not None and bad else ""
         seconds = report.duration if report is not None else 0.0
-        return Result(item.nodeid, task, sentence(item.name), state, seconds, message, where, needs, shown)
+        shortcuts = item.stash.get(SHORTCUTS_KEY, ())
+        return Result(
+            item.nodeid, task, sentence(item.name), state, seconds, message, where, needs, shown, shortcuts
+        )
 
-    def _task_of(self, item: pytest.Item) -> Task | None:
+    def task_of(self, item: pytest.Item) -> Task | None:
+        """The task of a test that was collected."""
+        name = item.stash.get(TASK_KEY, None)
+        return None if name is None else self._tasks.manifest.task(name)
+
+    def _find_task(self, item: pytest.Item) -> Task | None:
         try:
             return self._tasks.find(item.path, getattr(item, "originalname", item.name))
         except ManifestError:
@@ -226,12 +238,6 @@ class TaskPlugin:
         if not covers(self._course, self._lab.package, manifest.lesson(f"{task.week}.{task.day}")):
             reason = track_refusal(self._course, self._lab.package, manifest)
             item.add_marker(pytest.mark.skip(reason=reason))
-
-
-def _skip_reason(report: pytest.TestReport) -> str:
-    if isinstance(report.longrepr, tuple):
-        return str(report.longrepr[2]).removeprefix("Skipped: ")
-    return report.longreprtext
 
 
 @contextmanager

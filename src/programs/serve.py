@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
 from coursekit.errors import CourseError
 from coursekit.running.import_path import Impl
@@ -59,8 +58,6 @@ def serve(
     Ctrl-C takes no new requests and lets running requests finish; a second Ctrl-C stops at once.
     """
     console = Console(stderr=True, highlight=False)
-    # What follows takes seconds before anything else can be shown.
-    console.print(f"starting with {escape(model)}: the first time takes up to a minute", style="dim")
     with running(impl) as course:
         require_written(course, impl, SERVED.day)
         loaded = load(model, dtype, device)

@@ -36,8 +36,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
     Args:
         x: [..., in].
-        weight: [out, in].
-        bias: [out], or None.
+        weight: [out, in], in the dtype of ``x``.
+        bias: [out], in the dtype of ``x``, or None.
 
     Returns:
         [..., out], in the dtype of ``x``.
@@ -60,8 +60,8 @@ def scaled_dot_product_attention(
         query: [..., L, D].
         key: [..., S, D].
         value: [..., S, D].
-        scale: what to multiply the scores by; 1/√D when None.
-        mask: added to the scores, of any shape that broadcasts to [..., L, S]; None hides nothing.
+        scale: what to multiply the scores by, 0 included; 1/√D when None.
+        mask: numbers that are added to the scores, of any shape that broadcasts to [..., L, S]; None hides nothing.
 
     Returns:
         [..., L, D], in the dtype of ``query``. A query that may see no key yields zeros.
@@ -173,7 +173,7 @@ def scaled_dot_product_attention_grouped(
     Args:
         query: [B, H, L, D].
         key: [B, Hkv, S, D]; value likewise. Hkv must divide H.
-        scale: what to multiply the scores by; 1/√D when None.
+        scale: what to multiply the scores by, 0 included; 1/√D when None.
         mask: of shape [L, S] or [B, 1 or H, L, S], added to the scores; None hides nothing.
 
     Returns:

@@ -19,7 +19,7 @@ def greedy(logits: Tensor, token_ids: Sequence[int] = ()) -> int:
     """The id of the highest score; of equal scores, the lowest id.
 
     Args:
-        logits: [V].
+        logits: [V], any float dtype; compared as they are, and left as they are.
         token_ids: the ids so far, which the greedy choice ignores. A sampler, called in the same way, needs them.
     """
     raise NotImplementedError("Week 1 Day 6 Task 1: The greedy choice")
@@ -48,7 +48,8 @@ def generate_recompute(
         Each new token id as soon as it is known.
 
     Raises:
-        ValueError: the prompt is empty or too long. Raised when the first token is asked for.
+        ValueError: the prompt is empty or too long, also where ``max_tokens`` is 0. Raised when the first token is
+            asked for.
     """
     raise NotImplementedError("Week 1 Day 6 Task 2: Generate by recomputing")
 

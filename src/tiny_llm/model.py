@@ -143,7 +143,8 @@ class Transformer:
         Args:
             tokens: token ids, integer [B, L].
             positions: where the L tokens stand: a slice, a list of B slices, or an integer array (see RoPE).
-            caches: one for each layer; None means that the tokens are whole sequences, seen causally.
+            caches: one for each layer, in a list that stays as it is; None means that the tokens are whole sequences,
+                seen causally.
 
         Returns:
             [B, L, E]: for each token, the vector from which the next token is predicted.

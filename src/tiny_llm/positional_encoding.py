@@ -131,7 +131,7 @@ class RoPE:
         return rotate_interleaved(x, cos, sin) if self.interleaved else rotate_half_split(x, cos, sin)
 
     def _angles_for_slice(self, positions: slice) -> Angles:
-        """cos and sin [1, L, 1, D/2] for one run of positions; without a start it begins at 0.
+        """cos and sin [1, L, 1, D/2] for one run of positions, which may be empty; without a start it begins at 0.
 
         Raises:
             ValueError: the slice doesn't lie within the table's positions.

@@ -118,6 +118,7 @@ def test_a_stub_names_its_task_and_the_commands_for_it(course):
     assert "Task 1.1.1 is not written yet: Area" in ran.stdout
     assert "pdm run test 1.1.1" in ran.stdout
     assert "pdm run hint 1.1.1" in ran.stdout
+    assert "pdm run example 1.1 2 --impl solution" in ran.stdout
 
 
 def test_code_that_ends_the_program_is_a_failure_of_its_block(course):

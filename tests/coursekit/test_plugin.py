@@ -176,7 +176,7 @@ def test_an_assert_of_the_learners_own_is_a_crash(tmp_path):
         ("return torch.zeros(2, 3, 4) @ torch.zeros(2, 5, 4).T", "`.mT` swaps the last two"),
         ("return None < 0", "an optional argument that was not given (test it with `is None`)"),
         ("return None", "a value is None here: is a `return` missing?"),
-        ("return sorted([2, 1], causal=True)", "this call and the function that it calls don't agree"),
+        ("return (lambda x: x)(1, causal=True)", "this call and the function that it calls don't agree"),
     ],
     ids=["truth", "T", "None given", "None returned", "keyword"],
 )

@@ -156,6 +156,16 @@ def test_a_finished_course_says_so(course):
     assert "░" not in text
 
 
+def test_after_catching_up_the_next_task_is_one_of_that_day(course):
+    lesson = course.lessons / "week_2" / "day_1" / "lesson.toml"
+    write(lesson, 'needs = ["1.1"]\n' + lesson.read_text(encoding="utf-8"))
+    catch_up(to="2.1")
+    assert "Next:   Week 2 Day 1 Task 1, Counting up" in screen(course)
+    write(course.starter() / "counting.py", COUNTING)
+    record(course, _2_1_1="passed", _2_1_2="passed")
+    assert "Next:   Week 1 Day 2 Task 1, A circle" in screen(course)
+
+
 def test_where_the_rest_is_borrowed_the_course_is_not_called_done(course):
     catch_up(to="2.1")
     text = learner_text(course, "shapes.py").replace("size.width * size.height", "size.height * size.width")

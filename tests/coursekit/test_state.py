@@ -44,6 +44,7 @@ def test_what_is_saved_is_read_back(course):
     state.record("tiny_llm_mlx", "2.1.1", "wrong", 0)
     state.hints["1.1.1"] = 2
     state.borrow("tiny_llm", TOTAL, COUNTING)
+    state.towards["tiny_llm"] = "2.1"
     state.save()
     again = State.load(course)
     assert again == state
@@ -52,6 +53,14 @@ def test_what_is_saved_is_read_back(course):
     assert (result.state, result.points) == ("passed", 10)
     assert result.when.endswith("+00:00")
     assert again.result("tiny_llm", "2.1.1") is None
+
+
+def test_records_from_before_a_day_was_caught_up_to_are_read(course):
+    write(
+        course.state / "progress.json", '{"schema": 1, "results": {}, "hints": {"1.1.1": 2}, "borrowed": {}}'
+    )
+    state = State.load(course)
+    assert (state.hints, state.towards) == ({"1.1.1": 2}, {})
 
 
 def test_an_unknown_state_is_refused(course):

@@ -76,6 +76,35 @@ def test_a_limit_on_the_command_line_goes_before_all(course):
     assert ran.returncode == 0, ran.stdout
 
 
+WITH_EXAMPLES = """from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coursekit import lab as door
+
+
+@settings(deadline=None, database=None)
+@given(st.integers(1, 5))
+def test_task_1_whatever_is_asked_for(radius):
+    assert door.active().shapes.Circle(radius)(0.0) == (radius, 0.0)
+
+
+def test_task_1_goes_on(lab):
+    pass
+"""
+
+
+@posix
+def test_an_example_that_does_not_end_is_not_tried_again(course):
+    write(course.tests / "week_1/test_day_2.py", WITH_EXAMPLES)
+    change(course, "return x, y", ENDLESS)
+    ran = course_command(course, "test", "--week", "1", "--day", "2")
+    said = " ".join(ran.stdout.split())
+    assert ran.returncode == 1
+    assert "ran longer than 1 s and was stopped" in said
+    assert "tests/week_1/test_day_2.py" in said
+    assert "(0 of 2 tests pass, 1 not run)" in said
+
+
 @posix
 @pytest.mark.parametrize("code", [STUBBORN, COMPILED], ids=["stubborn", "compiled"])
 def test_what_no_signal_interrupts_is_ended_with_its_process_and_told(course, code):

@@ -337,7 +337,10 @@ def check_precision(lab, turn, pairing):
         rtol=near,
         atol=near,
         suspects={
-            "x was converted to float32 on the way": lambda: turned(x, angles, pairing).astype(np.float32)
+            "x was converted to float32 on the way": lambda: turned(x.astype(np.float32), angles, pairing),
+            "the result was converted to float32 on the way": lambda: turned(x, angles, pairing).astype(
+                np.float32
+            ),
         },
     )
 

@@ -34,7 +34,13 @@ UNUSED = "places of the storage that no token was written to are taken for token
 
 
 def check_holds(
-    actual: Any, keys: np.ndarray, values: np.ndarray, *, when: str = "", dtype: str = "float32"
+    actual: Any,
+    keys: np.ndarray,
+    values: np.ndarray,
+    *,
+    when: str = "",
+    dtype: str = "float32",
+    nan: str = UNUSED,
 ) -> None:
     """Check that the cache returned exactly these keys and values, and nothing of its unused storage."""
     assert isinstance(actual, tuple), f"keys and values are a tuple of two; this is a {type(actual).__name__}"
@@ -51,7 +57,7 @@ def check_holds(
             atol=0,
             dtype=dtype,
             suspects=swapped,
-            nan=UNUSED,
+            nan=nan,
         )
 
 
@@ -163,7 +169,8 @@ def test_task_1_the_cache_keeps_nothing_of_the_callers_arrays(lab, length):
     actual = cache.append(given_keys, given_values)
     given_keys[...] = float("nan")
     given_values[...] = float("nan")
-    check_holds(actual, keys, values, when=", after the caller has filled its own arrays with NaN,")
+    when = ", after the caller has filled its own arrays with NaN,"
+    check_holds(actual, keys, values, when=when, nan="the caller's arrays are the storage: copy them into it")
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])

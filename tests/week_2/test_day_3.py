@@ -406,6 +406,10 @@ def test_task_4_inputs_that_do_not_lie_in_one_piece(lab, cpu_kernels, rows):
     turned = on_cpu(lab, x.T).T
     for name, given in (("every other number of an array", spread), ("a transposed array", turned)):
         check(multiply(given), x @ matrix.values.T, name=f"x as {name}", rtol=RTOL, atol=ATOL)
+    stacked = random_rows(2, rows, 24)
+    swapped = on_cpu(lab, stacked.swapaxes(0, 1)).swapaxes(0, 1)
+    name = "x with its first two axes swapped"
+    check(multiply(swapped), stacked @ matrix.values.T, name=name, rtol=RTOL, atol=ATOL)
 
 
 def test_task_4_no_output_shares_memory_with_one_before(lab, cpu_kernels):

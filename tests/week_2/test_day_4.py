@@ -113,9 +113,13 @@ def test_task_1_the_result_can_be_asked_for_after_every_tile(lab):
     for tile in cut(9, 3, 4, 7):
         state.fold(lab.array(scores[..., tile]), lab.array(values[..., tile, :]))
         so_far = average(scores[..., : tile.stop], values[..., : tile.stop, :])
+        total = np.exp(scores[..., : tile.stop] - scores[..., : tile.stop].max(axis=-1, keepdims=True)).sum(
+            axis=-1
+        )
+        divided = {"`result` divides `out` in place": so_far / total[..., None]}
         for again in ("", ", asked for again"):
             name = f"the result after {tile.stop} keys{again} (it must leave the state as it is)"
-            check(state.result(), so_far, name=name, axes="B heads rows D")
+            check(state.result(), so_far, name=name, axes="B heads rows D", suspects=divided)
 
 
 def test_task_1_before_the_first_key_the_result_is_zeros(lab):
@@ -227,7 +231,7 @@ def check_tiles(
 
 
 @pytest.mark.parametrize("tile", [(2, 3), (3, 2), (4, 4), (50, 50), (1, 1)], ids=str)
-@pytest.mark.parametrize(("L", "S"), [(3, 5), (7, 7), (4, 9), (1, 6), (6, 4)])
+@pytest.mark.parametrize(("L", "S"), [(3, 6), (7, 7), (4, 9), (1, 6), (6, 4)])
 def test_task_2_the_causal_rule_within_a_tile(lab, L, S, tile):
     check_tiles(lab, causal(L, S), None, True, tile)
 

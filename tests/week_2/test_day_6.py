@@ -246,13 +246,6 @@ def test_task_2_an_empty_cache_may_be_added(lab):
     rows.check_update(2)
 
 
-def test_task_2_a_slot_with_an_empty_cache_is_taken(lab):
-    rows = Rows(lab, 2)
-    first, new = rows.add(1, 0), lab.kv_cache.FullKvCache()
-    check_raises(ValueError, lambda: rows.cache.add(1, new), name="adding where an empty cache is", match="1")
-    assert rows.remove(1) is first, "remove should return the empty cache that was added"
-
-
 def test_task_2_one_slot_is_a_batch_too(lab):
     rows = Rows(lab, 1)
     rows.add(0, 3)
@@ -321,6 +314,13 @@ def test_task_2_slots_that_are_taken_idle_or_not_there_are_refused(lab):
     check_raises(ValueError, lambda: rows.cache.add(1, new), name="adding to a taken slot", match="1")
     check_raises(ValueError, lambda: rows.cache.remove(0), name="removing from an idle slot", match="0")
     rows.check_update(1)  # nothing has changed
+
+
+def test_task_2_a_slot_with_an_empty_cache_is_taken(lab):
+    rows = Rows(lab, 2)
+    first, new = rows.add(1, 0), lab.kv_cache.FullKvCache()
+    check_raises(ValueError, lambda: rows.cache.add(1, new), name="adding where an empty cache is", match="1")
+    assert rows.remove(1) is first, "remove should return the empty cache that was added"
 
 
 @pytest.mark.parametrize("slot", [-1, 3], ids="slot {}".format)

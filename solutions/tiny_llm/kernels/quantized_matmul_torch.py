@@ -34,12 +34,12 @@ class TorchInt4Matmul:
     def __call__(self, x: Tensor) -> Tensor:
         """x [..., in] · Wᵀ → [..., out], in the dtype of ``x``; computed in bfloat16 for up to 32 rows.
 
-        There may be no rows at all.
+        There may be no rows at all, and x need not be contiguous, which torch's kernel requires.
         """
         rows = x.reshape(-1, x.shape[-1])
         if len(rows) > INT4_ROWS:
             return self.many_rows(x)
         y = torch._weight_int4pack_mm_for_cpu(
-            rows.bfloat16(), self.codes, self.group_size, self.scales_and_zeros
+            rows.bfloat16().contiguous(), self.codes, self.group_size, self.scales_and_zeros
         )
         return y.reshape(*x.shape[:-1], y.shape[1]).to(x.dtype)

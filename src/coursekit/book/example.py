@@ -49,7 +49,7 @@ def example(
     choose_triton(Device.CPU)
     folder = course.solution if impl is Impl.SOLUTION else course.starter
     places = Places(course.root, tuple(folder(package) for package in PACKAGES))
-    runner = BlockRunner(path, places, Screen(Console(highlight=False)))
+    runner = BlockRunner(lesson.name, path, places, Screen(Console(highlight=False)))
     chosen = blocks if number is None else needed_for(number, blocks)
     for block in chosen:
         if not runner.run(block, shown=number in (None, block.number)):
@@ -73,8 +73,9 @@ def read_blocks(course: Course, lesson: Lesson) -> tuple[Path, list[Block]]:
 
 @dataclass(frozen=True)
 class BlockRunner:
-    """Runs blocks of one chapter, `path`, in one namespace."""
+    """Runs blocks of the chapter of a day, in one namespace; `path` is the chapter's file."""
 
+    day: str
     path: Path
     places: Places
     screen: Screen
@@ -123,7 +124,14 @@ class BlockRunner:
         if failure.stub is not None:
             task = failure.stub
             self.screen.block(f"Task {task.task} is not written yet: {task.title}", indent=2)
-            self.screen.commands((f"test {task.task}", "to test it"), (f"hint {task.task}", "for a hint"))
+            self.screen.commands(
+                (f"test {task.task}", "to test it"),
+                (f"hint {task.task}", "for a hint"),
+                (
+                    f"example {self.day} {block.number} --impl solution",
+                    "to see the block run on the reference",
+                ),
+            )
             return
         self.screen.block(failure.message, indent=2)
 

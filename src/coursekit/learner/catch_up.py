@@ -66,6 +66,7 @@ def catch_up(
             state.forget(package, task.name, refs)
             for ref in refs:
                 state.borrow(package, ref, learner.reference_text(ref.file))
+        state.towards[package] = lesson.name
     write_files(plan.contents)
     console.print(f"Borrowed from the reference, so that you can work on Day {lesson.name}:")
     print_functions(console, course, package, lacking)

@@ -46,12 +46,14 @@ class State:
     results: by package ("tiny_llm"), then by task ("1.3.2").
     hints: how many of a task's hints were shown, by task.
     borrowed: by package, then by function ("attention.py::softmax"): the fingerprint of the borrowed code.
+    towards: by package, the day that the learner caught up to last ("3.5").
     """
 
     path: Path
     results: dict[str, dict[str, Result]] = field(default_factory=dict)
     hints: dict[str, int] = field(default_factory=dict)
     borrowed: dict[str, dict[str, str]] = field(default_factory=dict)
+    towards: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def load(cls, course: Course) -> State:
@@ -113,7 +115,8 @@ class State:
             package: {ref: str(mark) for ref, mark in refs.items()}
             for package, refs in table["borrowed"].items()
         }
-        return cls(path, results, hints, borrowed)
+        towards = {str(package): str(day) for package, day in table.get("towards", {}).items()}
+        return cls(path, results, hints, borrowed, towards)
 
     def save(self) -> None:
         """Write the records, whole or not at all."""
@@ -124,6 +127,7 @@ class State:
             },
             "hints": self.hints,
             "borrowed": self.borrowed,
+            "towards": self.towards,
         }
         write_files({self.path: (json.dumps(table, indent=2) + "\n").encode()})
 

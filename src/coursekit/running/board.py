@@ -59,6 +59,7 @@ class Board:
             if ran:
                 self._show_lesson(lesson, [(task, tasks[task.name]) for task in ran])
         self.show_points()
+        self._show_shortcuts()
         for error in self.report.errors:
             self.screen.print()
             self.screen.print(f"{error['where']} can't be read:", style="bold red")
@@ -102,8 +103,9 @@ class Board:
             return f"needs {needs} first"
         if not result.complete:
             return f"{len(result.tests)} of its {result.planned} tests ran"
-        if result.state != TaskState.PASSED and result.count(TaskState.PASSED):
-            return f"{result.count(TaskState.PASSED)} of {len(result.tests)} tests pass"
+        passed, skipped = result.count(TaskState.PASSED), result.count(TaskState.SKIPPED)
+        if result.state != TaskState.PASSED and (passed or skipped):
+            return f"{passed} of {len(result.tests)} tests pass" + (f", {skipped} not run" if skipped else "")
         return ""
 
     def _earned(self, task: Task, result: TaskResult) -> int:
@@ -119,6 +121,19 @@ class Board:
         got = sum(self._earned(task, results[task.name]) for task in counted)
         self.screen.print()
         self.screen.print(f"{got} of {sum(task.points for task in counted)} points")
+
+    def _show_shortcuts(self) -> None:
+        """Say, kindly, which passed tasks leave their work to a call."""
+        for name, result in self.report.tasks.items():
+            if result.state == TaskState.PASSED and result.shortcuts:
+                calls = " and ".join(result.shortcuts)
+                self.screen.print()
+                self.screen.block(
+                    f"Note: in {name} your code calls {calls}, which can do this task's work. The task counts as "
+                    "passed; you learn what it is about by writing it without that call.",
+                    indent=0,
+                    style="yellow",
+                )
 
     def show_next(self) -> None:
         """Print the first thing to look at, and the next commands to type."""

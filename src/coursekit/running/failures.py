@@ -12,13 +12,13 @@ import pytest
 
 from coursekit.checking.comparison import CheckFailed
 from coursekit.running import compiler_errors
+from coursekit.running.early_ends import CodeInterrupted, CodeLeft, TimedOut
 from coursekit.running.memory_limit import GROWS, is_out_of_memory, shown
 from coursekit.running.stubs import Stub, chain, reached_stub
 from coursekit.task_state import TaskState
 
 LONGEST_MESSAGE = 300
 LONGEST_ASSERT = 6
-TIMEOUT = re.compile(r"Timeout \(>([\d.]+)s\)")
 TRANSPOSED = re.compile(r"\.T\b")
 # How torch and MLX refuse a product of arrays of three or more axes; of matrices they speak in other words.
 SHAPES_OF_BATCHES = re.compile(
@@ -37,7 +37,7 @@ NEITHER_TRUE_NOR_FALSE = (
 ALL_AXES_TURNED = "`.T` turns all axes round; `.mT` swaps the last two"
 
 OTHER_ARGUMENTS = "this call and the function that it calls don't agree on the arguments"
-ARGUMENTS = r"takes .*positional arguments? but|unexpected keyword argument"
+ARGUMENTS = r"takes .*positional arguments? but|(unexpected|invalid) keyword argument"
 
 # Exceptions that say little to a beginner: type, a pattern of the message, what it means.
 MEANINGS = (
@@ -102,14 +102,6 @@ class Failure:
     """Whether the task's other tests are not worth running: each would take as long, or as much memory."""
 
 
-class CodeLeft(Exception):
-    """The learner's code left the test by a call that is the tests' own, such as `pytest.skip`: the cause."""
-
-
-class CodeInterrupted(Exception):
-    """A line raised KeyboardInterrupt, which came out of the test: the cause."""
-
-
 @dataclass(frozen=True)
 class Places:
     """Where things lie: the course's root, and the folders of the implementation under test."""
@@ -148,11 +140,9 @@ def describe(
     frames = traceback.StackSummary.from_list(
         [f for link in links for f in traceback.extract_tb(link.__traceback__)]
     )
-    # pytest.fail is how a time limit ends a test, and how pytest.raises says that nothing was raised.
-    failed = isinstance(error, pytest.fail.Exception)
-    timeout = TIMEOUT.search(str(error)) if failed else None
-    if timeout is not None:
-        lines = [f"ran longer than {float(timeout[1]):g} s and was stopped: is there a loop that never ends?"]
+    failed = isinstance(error, pytest.fail.Exception)  # how pytest.raises says that nothing was raised
+    if isinstance(error, TimedOut):
+        lines = [f"ran longer than {error.args[0]:g} s and was stopped: is there a loop that never ends?"]
         message = "\n".join(lines + _place(error, frames, places))
         return Failure(TaskState.CRASHED, message, line=line, ends_task=True)
     if failed or (isinstance(error, AssertionError) and _raised_by_test(frames, places, interpreted)):

@@ -14,7 +14,8 @@ from collections.abc import Generator
 
 import pytest
 
-from coursekit.running.failures import CodeInterrupted, CodeLeft, Places
+from coursekit.running.early_ends import CodeInterrupted, CodeLeft
+from coursekit.running.failures import Places
 
 LEAVING = (
     pytest.skip.Exception,

@@ -1,9 +1,9 @@
 """How much memory the tests may take: a runaway recursion or a list that grows for ever must not stop the machine.
 
 Linux refuses what goes beyond the limit, and the test fails where it asked for it. It counts memory that a process
-may write to (RLIMIT_DATA), not addresses: of those torch, Numba's compiler and a GPU's driver reserve far more than
-they use. Where there is no such limit, as on macOS, a thread looks at the largest amount that was ever resident, and
-ends the process. Windows has neither.
+may write to (RLIMIT_DATA), not addresses, of which torch and Numba's compiler reserve more than they use. Where there
+is no such limit, as on macOS, a thread looks at the largest amount that was ever resident, and ends the process.
+Windows has neither.
 """
 
 from __future__ import annotations

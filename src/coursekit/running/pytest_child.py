@@ -48,6 +48,8 @@ def _few_plugins(arguments: list[str]) -> list[str]:
         return []
     asked = any(argument.startswith("--hypothesis-") for argument in arguments)
     names = ["pytest_timeout", *(["_hypothesis_pytestplugin"] if asked else [])]
+    # To find exceptions that nobody saw, pytest would collect garbage at the end, several times through all of torch.
+    names.append("no:unraisableexception")
     return ["--disable-plugin-autoload", *(part for name in names for part in ("-p", name))]
 
 

@@ -18,7 +18,6 @@ from coursekit.errors import CourseError
 from coursekit.interrupts import INTERRUPTED
 from coursekit.paths import ROOT_VARIABLE, Course
 from coursekit.running import memory_limit, pytest_child
-from coursekit.running.bytecode import kept_bytecode
 from coursekit.running.journal import load_report
 from coursekit.running.results import Report
 
@@ -81,7 +80,7 @@ def run_child(
     process = subprocess.Popen(
         command,
         cwd=course.root,
-        env=kept_bytecode(environment),
+        env=environment,
         stdin=None if keyboard else subprocess.PIPE,  # the child sees it close
         stderr=errors,  # type: ignore[call-overload]
     )

@@ -30,7 +30,8 @@ class Result:
 
     ``task`` is None for a test outside the days; ``sentence`` is what the test's name says; ``message`` says what
     is wrong, in plain words; ``where`` is the test's own file and line; ``needs`` names the task ("1.1.1 Softmax")
-    whose stub was reached where that is not the test's own; ``printed`` is what a failing test wrote, shortened.
+    whose stub was reached where that is not the test's own; ``printed`` is what a failing test wrote, shortened;
+    ``shortcuts`` are calls in the learner's code that do the task's work ("torch.softmax").
     """
 
     id: str
@@ -42,6 +43,7 @@ class Result:
     where: str = ""
     needs: str = ""
     printed: str = ""
+    shortcuts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,11 @@ class TaskResult:
     def complete(self) -> bool:
         """Whether every test that the task has was run."""
         return len(self.tests) == self.planned
+
+    @property
+    def shortcuts(self) -> tuple[str, ...]:
+        """The shortcuts that any of its tests noticed."""
+        return tuple(sorted({name for test in self.tests for name in test.shortcuts}))
 
     def count(self, *states: TaskState) -> int:
         return sum(test.state in states for test in self.tests)
@@ -141,7 +148,8 @@ def read_report(path: Path) -> Report:
 
 def read_result(fields: dict[str, Any]) -> Result:
     """A result from its fields, as JSON has them."""
-    return Result(**{**fields, "state": TaskState(fields["state"])})
+    shortcuts = tuple(fields.get("shortcuts", ()))
+    return Result(**{**fields, "state": TaskState(fields["state"]), "shortcuts": shortcuts})
 
 
 def sentence(test_name: str) -> str:

@@ -1,6 +1,6 @@
 """How long a test may take, and how a process ends in which one takes longer.
 
-pytest-timeout interrupts the test by a signal, which shows where it was. That fails where compiled code runs, which
+A signal interrupts the test, by pytest-timeout, and shows where it was. That fails where compiled code runs, which
 sees no signal, and where the code catches every exception. So a thread of `faulthandler`, which needs no interpreter,
 ends the process a little later.
 """
@@ -11,13 +11,17 @@ import contextlib
 import faulthandler
 import importlib
 import re
+import signal
 from pathlib import Path
-from typing import TextIO
+from types import FrameType
+from typing import Any, TextIO
 
 import pytest
+import pytest_timeout
 
 from coursekit.manifest import Task
 from coursekit.paths import Course
+from coursekit.running.early_ends import TimedOut
 
 GRACE = 5.0
 """Seconds after its limit at which a test's process is ended."""
@@ -55,6 +59,24 @@ class TimeLimits:
                 importlib.import_module("torch")
 
     @pytest.hookimpl(tryfirst=True)
+    def pytest_timeout_set_timer(self, item: pytest.Item, settings: Any) -> bool | None:
+        """Set pytest-timeout's timer, but let it raise what nothing takes for a failure of the code.
+
+        `pytest.fail`, which it would call, is an example to Hypothesis, which then runs the same code once more.
+        """
+        if settings.method != "signal":
+            return None
+
+        def interrupt(number: int, frame: FrameType | None) -> None:
+            if not pytest_timeout.is_debugging():
+                raise TimedOut(settings.timeout)
+
+        signal.signal(signal.SIGALRM, interrupt)
+        signal.setitimer(signal.ITIMER_REAL, settings.timeout)
+        item.cancel_timeout = _cancel_timer  # type: ignore[attr-defined]
+        return True
+
+    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         self._watch(item)
 
@@ -80,6 +102,11 @@ class TimeLimits:
     def _end_after(self, seconds: float) -> None:
         if self._faults is not None:
             faulthandler.dump_traceback_later(seconds, exit=True, file=self._faults)
+
+
+def _cancel_timer() -> None:
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
 
 
 def _imports_torch(file: Path) -> bool:

@@ -28,6 +28,6 @@ class TorchInt4Matmul:
     def __call__(self, x: Tensor) -> Tensor:
         """x [..., in] · Wᵀ → [..., out], in the dtype of ``x``; computed in bfloat16 for up to 32 rows.
 
-        There may be no rows at all.
+        There may be no rows at all, and x need not be contiguous, which torch's kernel requires.
         """
         raise NotImplementedError("Week 2 Day 3 Task 5: torch's kernel")
