@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import tiny_tokenizers
 import torch
-from gguf import GGUFValueType
+from gguf import GGMLQuantizationType, GGUFValueType
 from safetensors.torch import load_file, save_file
 from tiny_models import write_gguf
 from whole_models import MESSAGES, run_whole, whole_model, write_whole_folder, write_whole_gguf
@@ -267,6 +267,18 @@ def test_weights_that_are_no_numbers_are_refused(bits: int | None, value: float,
     save_file(tensors, folder / "model.safetensors")
     text = message(lambda: load_weights(folder, bits=bits, matmul="auto" if bits is None else "plain"))
     assert "model.layers.1.mlp.up_proj.weight holds NaN or infinity" in text
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_scale_that_is_no_number_is_one_line_too(tmp_path: Path, model: Any) -> None:
+    path = write_gguf(tmp_path / "model.gguf", model, GGMLQuantizationType.Q4_1)
+    at = read_gguf(path).tensors["blk.1.ffn_up.weight"].offset
+    content = bytearray(path.read_bytes())
+    content[at : at + 2] = np.float16("inf").tobytes()
+    path.write_bytes(content)
+    for bits in (None, 4):
+        text = message(lambda bits=bits: load_weights(path, bits=bits, matmul="plain" if bits else "auto"))
+        assert "blk.1.ffn_up.weight holds NaN or infinity" in text
 
 
 def test_weights_in_8_bit_floats_are_refused_since_their_scales_are_elsewhere(folder: Path) -> None:

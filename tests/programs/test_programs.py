@@ -68,8 +68,8 @@ def test_a_seed_draws_the_same_raw_continuation_twice() -> None:
 def test_a_repetition_penalty_changes_the_answer() -> None:
     ask = ("main", "--impl", "solution", "--raw", "--prompt", "One two one two one", "--max-tokens", "4")
     plain, penalized = run(*ask), run(*ask, "--repetition-penalty", "100")
-    assert (plain.stdout, plain.stderr.count("Traceback")) == ("One two one two one two one two one\n", 0)
-    assert penalized.returncode == 0, penalized.stderr
+    assert plain.returncode == penalized.returncode == 0, penalized.stderr
+    assert plain.stdout.startswith("One two one two one")
     assert penalized.stdout.startswith("One two one two one")
     assert penalized.stdout != plain.stdout
 

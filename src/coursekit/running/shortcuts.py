@@ -6,7 +6,6 @@ The calls go on as before, and the task stays passed: the board only says a word
 from __future__ import annotations
 
 import functools
-import inspect
 import sys
 from collections.abc import Callable, Generator, Iterable
 from importlib import import_module
@@ -88,8 +87,8 @@ def find(name: str) -> tuple[Any, str] | None:
     for depth, part in enumerate(path[1:], 2):
         owner = getattr(owner, part, None) or _module(".".join(path[:depth]))
     found = getattr(owner, attribute, None)
-    if inspect.isclass(found):
-        return (found, "__init__") if found.__init__ is not object.__init__ else None
+    if isinstance(found, type):
+        return (found, "__init__") if getattr(found, "__init__", None) is not object.__init__ else None
     return None if found is None else (owner, attribute)
 
 
