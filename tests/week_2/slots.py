@@ -62,6 +62,7 @@ class Rows:
         __tracebackhide__ = True
         key, value = self.new_tokens(L)
         arrays = self.lab.array(key, dtype), self.lab.array(value, dtype)
+        before = [self.lab.numpy(array).astype(np.float64) for array in arrays]
         actual = self.cache.update_and_fetch(*arrays)
         three = isinstance(actual, tuple) and len(actual) == 3
         assert three, "update_and_fetch should return three things: keys, values and the mask of the batch"
@@ -80,8 +81,8 @@ class Rows:
         )
         mask = mask_of_batch(L, self.lengths, S)
         check(actual[2], mask, name="the mask of the batch", axes="B 1 L S", dtype=dtype)
-        for array, before, name in zip(arrays, (key, value), ("key", "value"), strict=True):
-            check_untouched(array, before, name=f"the {name} passed in", dtype=dtype)
+        for array, was, name in zip(arrays, before, ("key", "value"), strict=True):
+            check_untouched(array, was, name=f"the {name} passed in", dtype=dtype)
 
     def suspects(self, which: int, actual: Any, L: int, S: int) -> dict[str, Any]:
         """What mistakes would make of the keys (0) or values (1) of the batch that came back as `actual`."""
