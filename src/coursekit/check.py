@@ -85,7 +85,7 @@ def check(
                 atol=atol,
                 dtype=dtype,
                 framework=framework,
-                suspects=part_of_each(suspects or {}, position),
+                suspects=part_of_each(suspects or {}, position, expected),
                 inputs=inputs,
                 nan=nan,
             )
