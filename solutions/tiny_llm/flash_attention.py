@@ -31,7 +31,7 @@ class OnlineSoftmax:
         return cls(torch.zeros_like(rows, dtype=torch.float32), column, column - math.inf)
 
     def fold(self, scores: Tensor, values: Tensor) -> None:
-        """Take in one tile of keys; the order of the tiles makes no difference.
+        """Take in one tile of keys, which is only read; the order of the tiles makes no difference.
 
         Args:
             scores: float32 [..., rows, keys]; −inf hides a key.

@@ -153,7 +153,8 @@ class BatchingKvCache(DenseCache):
             cache: a cache with B = 1, prefilled or empty.
 
         Raises:
-            ValueError: the slot is taken, or there is no such slot.
+            ValueError: the slot is taken (an empty cache takes it, too), or there is none of this number. The message
+                names the slot.
         """
         self._check(slot)
         if self.slots[slot] is not None:
@@ -164,7 +165,7 @@ class BatchingKvCache(DenseCache):
         """Make a slot idle and return the cache that was in it.
 
         Raises:
-            ValueError: the slot is idle already, or there is no such slot.
+            ValueError: the slot is idle already, or there is no such slot. The message names the slot.
         """
         self._check(slot)
         cache = self.slots[slot]

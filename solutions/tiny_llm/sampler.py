@@ -29,7 +29,7 @@ class SamplingParams:
     top_k: int = 0  # keep the k best tokens; 0 keeps all
     top_p: float = 1.0  # keep the fewest tokens that reach this probability together; 1 keeps all
     min_p: float = 0.0  # drop tokens less likely than this share of the best token; 0 keeps all
-    repetition_penalty: float = 1.0  # above 1 makes tokens that have occurred less likely
+    repetition_penalty: float = 1.0  # above 1 makes tokens that have occurred less likely; from 0.01 to 100
     seed: int | None = None  # the same seed draws the same tokens; None draws differently each time
 
     def __post_init__(self) -> None:
@@ -42,7 +42,7 @@ class SamplingParams:
         self._require("top_p", _is_number(self.top_p) and 0 < self.top_p <= 1, "above 0 and at most 1")
         self._require("min_p", _is_number(self.min_p) and 0 <= self.min_p <= 1, "from 0 to 1")
         self._require(
-            "repetition_penalty", _is_number(penalty) and 0 < penalty < math.inf, "a number above 0"
+            "repetition_penalty", _is_number(penalty) and 0.01 <= penalty <= 100, "a number from 0.01 to 100"
         )
         self._require("seed", self.seed is None or _is_whole(self.seed), "a whole number or None")
 

@@ -12,7 +12,8 @@ from authoring.drift import Drift, Origin, find_drift
 from coursekit.editing.assembly import generate, package_files
 from coursekit.errors import CourseError
 from coursekit.files import write_files
-from coursekit.learner.state import save_copies
+from coursekit.learner.copies import save_copies
+from coursekit.learner.state import State
 from coursekit.manifest import Manifest, load_manifest
 from coursekit.paths import PACKAGES, Course
 
@@ -81,7 +82,8 @@ def _write(
             "`pdm run reset`; to overwrite all the same use --force, which keeps copies in .course/backups"
         )
     deleted = [drift for drift in extra if origin.is_safe_to_delete(drift)]
-    copies = save_copies(course, [d.path for d in changed + deleted if not origin.is_generated(d)])
+    own_files = [d.path for d in changed + deleted if not origin.is_generated(d)]
+    copies = save_copies(course, own_files, "starter", State.load(course))
     write_files({drift.path: drift.after for drift in changed if drift.after is not None})
     for drift in deleted:
         drift.path.unlink()

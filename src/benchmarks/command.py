@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from benchmarks import serving, week_2, week_3
 from benchmarks.ladder import outcomes
@@ -22,7 +29,7 @@ from benchmarks.report import document, print_report
 from benchmarks.rounds import Case, Record, run_rounds
 from benchmarks.week_2 import TEXT, GetModel
 from coursekit.errors import CourseError
-from coursekit.files import write_files, write_text
+from coursekit.files import require_writable, write_files, write_text
 from coursekit.paths import Course
 from coursekit.running.import_path import Impl
 from programs import options
@@ -69,6 +76,7 @@ def bench(
         name = "-".join(what or [f"week_{week}" if week else "weeks"])
         target = out or course.state / "bench" / f"{name}.json"
         chosen = choose(all_cases(_models(progress), _text(), week), what or [])
+        _require_places(target)
         if quick:
             chosen, repeats = [replace(case, tokens=case.tokens // 2) for case in chosen], 1
         machine = describe_machine()
@@ -119,6 +127,13 @@ def _names(ladder: str, all_cases: Sequence[Case]) -> str:
     return f"{ladder} ({', '.join(case.name for case in all_cases if case.ladder == ladder)})"
 
 
+def _require_places(target: Path) -> None:
+    """Refuse a file that could not be written at the end, or for which the picture would have the same name."""
+    if target.suffix != ".json":
+        raise CourseError(f"--out is {str(target)!r}; it must be a file whose name ends in .json")
+    require_writable([target, target.with_suffix(".svg")])
+
+
 def _models(progress: Console) -> GetModel:
     """Loads each model when it is first asked for."""
 
@@ -137,7 +152,14 @@ def _text() -> list[int]:
 
 def _run(chosen: Sequence[Case], repeats: int, record: Record, console: Console) -> None:
     """Measure, saying on standard error how far it is: a bar in a terminal, lines elsewhere."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left:"),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=len(chosen) * (repeats + 1))
         for number, what in enumerate(run_rounds(chosen, repeats, record)):

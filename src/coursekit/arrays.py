@@ -94,7 +94,9 @@ def make_array(values: Any, backend: str, device: str = "cpu", dtype: str | None
         device: where a torch tensor goes; MLX uses its default device.
         dtype: name of the dtype; left out, floats become float32 and integers the framework's usual one.
     """
-    source = np.array(values)
+    source = np.array(
+        values, order="C"
+    )  # or the copy of a transposed array would lie in memory as that one does
     name = dtype or _default_dtype(source, backend)
     if backend == "torch":
         import torch

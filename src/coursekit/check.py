@@ -130,7 +130,10 @@ def check_equal(
     """Compare plain values (ids, strings, lists, dictionaries) for equality.
 
     Args:
-        suspects: mistake -> the value that it would give; named as the likely cause when it is what was found.
+        actual: what the learner's code gave.
+        expected: what it should give.
+        name: what it is, in the learner's words.
+        suspects: mistake -> the value that it would give; named as the likely cause when it is what the learner got.
 
     Raises:
         CheckFailed: they differ; the message says at which item.

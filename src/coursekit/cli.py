@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from coursekit.bytecode import keep_bytecode
 from coursekit.errors import CourseError
 from coursekit.interrupts import INTERRUPTED, leave_at_once_from_now_on, leaving_at_once
 from coursekit.streams import OutputLost, drop_output, prepare_streams
@@ -45,12 +46,18 @@ class Command:
 def run(commands: Mapping[str, Command]) -> None:
     """Run the command that the arguments name and leave with its exit code."""
     prepare_streams()
-    code = _run(commands, sys.argv[1:])
+    keep_bytecode()
+    code = execute(commands, sys.argv[1:])
     leave_at_once_from_now_on()
     sys.exit(code)
 
 
-def _run(commands: Mapping[str, Command], arguments: list[str]) -> int:
+def execute(commands: Mapping[str, Command], arguments: list[str]) -> int:
+    """Run the command that the arguments name.
+
+    Returns:
+        its exit code.
+    """
     try:
         code = _dispatch(commands, arguments)
         sys.stdout.flush()

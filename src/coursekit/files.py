@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from coursekit.errors import CourseError
@@ -19,6 +19,7 @@ def write_files(contents: Mapping[Path, bytes]) -> None:
         CourseError: a file can't be written.
     """
     staged: dict[Path, Path] = {}
+    target = Path()
     try:
         for path, content in contents.items():
             target = path.resolve()
@@ -30,9 +31,8 @@ def write_files(contents: Mapping[Path, bytes]) -> None:
         for target, temporary in staged.items():
             os.replace(temporary, target)
     except OSError as error:
-        raise CourseError(
-            f"can't write {error.filename}: {error.strerror}; nothing was changed there"
-        ) from error
+        # A full disk has no file name; and the learner knows the file, not what was to become it.
+        raise CourseError(f"can't write {target}: {error.strerror}; nothing was changed there") from error
     finally:
         for temporary in staged.values():
             temporary.unlink(missing_ok=True)
@@ -45,3 +45,24 @@ def write_text(path: Path, text: str) -> None:
         CourseError: the file can't be written.
     """
     write_files({path: text.encode("utf-8")})
+
+
+def require_writable(paths: Iterable[Path]) -> None:
+    """Find out before hours of work whether some files can be written after it; what is in them stays.
+
+    Raises:
+        CourseError: one can't be written, or is a folder.
+    """
+    for path in paths:
+        target = path.resolve()
+        if target.is_dir():
+            raise CourseError(f"can't write {path}: it is a folder")
+        trial = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            trial.touch()
+            trial.unlink()
+        except (FileExistsError, NotADirectoryError):
+            raise CourseError(f"can't write {path}: {target.parent} is not a folder") from None
+        except OSError as error:
+            raise CourseError(f"can't write {path}: {error.strerror}") from error

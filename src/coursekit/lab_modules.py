@@ -77,13 +77,17 @@ class Protocol:
 class Ragged:
     if TYPE_CHECKING:
         from tiny_llm.ragged import (
+            answer,
             banker,
             batch,
             batcher,
             decode_state,
+            errors,
+            grpc_door,
             grpc_server,
             grpc_service,
             metrics,
+            open_files,
             sampling_state,
             ticket,
         )

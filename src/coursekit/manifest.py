@@ -68,6 +68,18 @@ class Manifest:
         """The days before the one called, say, `1.5`."""
         return self.up_to(name)[:-1]
 
+    def needed(self, name: str) -> tuple[Lesson, ...]:
+        """The days before the one called, say, `1.5`, that its tests reach, and those that these need in turn."""
+        wanted = {name}
+        for lesson in reversed(self.up_to(name)):
+            if lesson.name in wanted:
+                wanted.update(
+                    [earlier.name for earlier in self.before(lesson.name)]
+                    if lesson.needs is None
+                    else lesson.needs
+                )
+        return tuple(lesson for lesson in self.before(name) if lesson.name in wanted)
+
     @cached_property
     def _owners(self) -> dict[FunctionRef, Task]:
         return {ref: task for task in self.tasks() for ref in task.implements}
@@ -96,7 +108,7 @@ def load_manifest(course: Course) -> Manifest:
     files = [LessonFile(course, week, day, path) for week, day, path in day_folders(course)]
     lessons = [lesson for file in files if (lesson := file.read()) is not None]
     problems = [problem for file in files for problem in file.problems]
-    problems += _claimed_twice(files) + _unknown_functions(course, files)
+    problems += _claimed_twice(files) + _unknown_functions(course, files) + _unknown_needs(files)
     if problems:
         raise ManifestError("\n".join(str(problem) for problem in sorted(problems)))
     return Manifest(tuple(lessons))
@@ -111,6 +123,16 @@ def _claimed_twice(files: list[LessonFile]) -> list[Problem]:
         else:
             first[claim.ref] = claim.at
     return problems
+
+
+def _unknown_needs(files: list[LessonFile]) -> list[Problem]:
+    names = {f"{file.week}.{file.day}" for file in files}
+    return [
+        at.saying(f"needs {name!r}: there is no such day")
+        for file in files
+        for name, at in file.needed
+        if name not in names
+    ]
 
 
 def _unknown_functions(course: Course, files: list[LessonFile]) -> list[Problem]:

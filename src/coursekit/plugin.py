@@ -6,10 +6,10 @@ It is loaded with `-p coursekit.plugin`, before any test file is read and so bef
 from __future__ import annotations
 
 import os
+import traceback
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,10 +21,15 @@ from coursekit.manifest import ManifestError, Task
 from coursekit.paths import PACKAGES, ROOT_VARIABLE, Course
 from coursekit.running.failures import Failure, Places, describe
 from coursekit.running.import_path import Impl, choose_implementation, choose_triton
-from coursekit.running.printed import printed
-from coursekit.running.progress_line import ProgressLine
+from coursekit.running.journal import Journal, journal_of, open_faults
+from coursekit.running.leaving import NoWayOut
+from coursekit.running.memory_limit import keep_to
+from coursekit.running.printed import printed, skip_reason
+from coursekit.running.progress_line import ProgressLine, silence_terminal
 from coursekit.running.results import Report, Result, sentence
+from coursekit.running.shortcuts import SHORTCUTS_KEY, Shortcuts
 from coursekit.running.task_of_test import TasksOfTests
+from coursekit.running.time_limits import TimeLimits
 from coursekit.task_state import TaskState
 from coursekit.tracks import covers, track_refusal
 
@@ -42,6 +47,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--tiny-llm-root", metavar="FOLDER", help="the course's folder, if not the one around you"
     )
     group.addoption("--coursekit-report", metavar="FILE", help="write the state of every task there, as JSON")
+    group.addoption("--coursekit-memory", metavar="BYTES", type=int, help="what the tests may take")
     group.addoption(
         "--coursekit-quiet", action="store_true", help="one mark a test instead of pytest's output"
     )
@@ -67,7 +73,16 @@ def pytest_configure(config: pytest.Config) -> None:
         course = Course.find()
         lab = Lab(config.option.backend, config.option.device, course)
     lab_module.set_active(lab)
-    config.pluginmanager.register(TaskPlugin(config, course, lab), "coursekit-tasks")
+    faults = open_faults(config.option.coursekit_report)
+    if config.option.device != Device.CPU:
+        config.option.coursekit_memory = None  # what a GPU's driver maps counts too, and is not the code's
+    if config.option.coursekit_memory:
+        keep_to(config.option.coursekit_memory, faults)
+    limits = TimeLimits(config, course, faults)
+    tasks = TaskPlugin(config, course, lab, limits)
+    others = {"no-way-out": NoWayOut(tasks.places), "shortcuts": Shortcuts(tasks.places, tasks.task_of)}
+    for name, plugin in {"tasks": tasks, "limits": limits, **others}.items():
+        config.pluginmanager.register(plugin, f"coursekit-{name}")
 
 
 @pytest.hookimpl(trylast=True)
@@ -84,31 +99,35 @@ def lab() -> Lab:
 class TaskPlugin:
     """Maps tests to tasks, and turns how they ended into a report."""
 
-    def __init__(self, config: pytest.Config, course: Course, lab: Lab) -> None:
+    def __init__(self, config: pytest.Config, course: Course, lab: Lab, limits: TimeLimits) -> None:
         option = config.option
         self._course = course
         self._lab = lab
         self._tasks = TasksOfTests(course)
         folder = course.solution if option.impl == Impl.SOLUTION else course.starter
-        self._places = Places(course.root, tuple(folder(package) for package in PACKAGES))
+        self.places = Places(course.root, tuple(folder(package) for package in PACKAGES))
         self._report = Report(option.impl, option.backend, option.device)
         self._report_file = Path(option.coursekit_report).resolve() if option.coursekit_report else None
+        self._journal = Journal(journal_of(self._report_file)) if self._report_file else None
+        self._limits = limits
+        self._memory = option.coursekit_memory
         self._failures: dict[str, Failure] = {}
+        self._ended: set[str | None] = set()  # tasks of which no further test is worth its time
         self._progress = ProgressLine() if option.coursekit_quiet else None
         self._current: Result | None = None
-        self._task_running: str | None = None
         if option.coursekit_quiet:
-            _silence_terminal(config)
+            silence_terminal(config)
 
     @pytest.hookimpl(tryfirst=True)  # before -k takes tests away: a task has all the tests that are there
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         with _usage_errors():
-            tasks = {item: self._task_of(item) for item in items}
+            tasks = {item: self._find_task(item) for item in items}
         for item, task in tasks.items():
             if task is not None:
                 item.stash[TASK_KEY] = task.name
                 self._report.planned[task.name] = self._report.planned.get(task.name, 0) + 1
                 self._skip_uncovered(item, task)
+                self._limits.set_limit(item, task)
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
         self._report.deselected += len(items)
@@ -117,13 +136,21 @@ class TaskPlugin:
         if report.failed:
             self._report.errors.append({"where": report.nodeid, "message": report.longreprtext})
 
+    def pytest_collection_finish(self) -> None:
+        if self._journal is not None:
+            self._journal.begin(self._report)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> None:
+        if self._journal is not None:
+            self._journal.start(self._result(item))
+
+    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        if item.stash.get(TASK_KEY, None) in self._ended:
+            pytest.skip("not run: another test of its task did not end, or used up the memory")
         if item.get_closest_marker("gpu") and self._lab.device == Device.CPU:
             pytest.skip("needs a GPU: run with --device cuda (or mps) on a machine that has one")
-
-    def pytest_runtest_logstart(self, nodeid: str) -> None:
-        if self._report_file is not None:
-            self._report_file.with_suffix(".running").write_text(nodeid, encoding="utf-8")
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -131,11 +158,11 @@ class TaskPlugin:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
         if report.failed and call.excinfo is not None:
-            self._failures.setdefault(item.nodeid, describe(call.excinfo.value, self._places, item.path))
-        if call.when == "setup":
-            self._start(item, report)
-        else:
-            self._update(item, report)
+            self._describe(item, call.excinfo.value)
+        result = self._result(item, report)
+        # The call's outcome, and a teardown that fails, replace what came before.
+        if report.when != "teardown" or result.state not in (TaskState.PASSED, TaskState.SKIPPED):
+            self._current = result
         return report
 
     def pytest_runtest_logfinish(self) -> None:
@@ -143,6 +170,8 @@ class TaskPlugin:
         if self._current is None:
             return
         self._report.add(self._current)
+        if self._journal is not None:
+            self._journal.add(self._current)
         if self._progress is not None:
             self._progress.add(self._current)
         self._current = None
@@ -155,49 +184,48 @@ class TaskPlugin:
         if self._progress is not None:
             self._progress.end()
         self._report.finished = True
-        self._write_report()
-        if self._report_file is not None:
-            self._report_file.with_suffix(".running").unlink(missing_ok=True)
-
-    def _write_report(self) -> None:
         if self._report_file is not None:
             self._report.write(self._report_file)
+        if self._journal is not None:
+            self._journal.close()
 
-    def _start(self, item: pytest.Item, report: pytest.TestReport) -> None:
-        task = item.stash.get(TASK_KEY, None)
-        if task != self._task_running:
-            # A kernel may take Python down with it; what other tasks gave is on disk by then.
-            self._task_running = task
-            self._write_report()
-        self._current = self._result(item, report)
+    def _describe(self, item: pytest.Item, error: BaseException) -> None:
+        failure = describe(error, self.places, item.path, self._memory)
+        self._failures.setdefault(item.nodeid, failure)
+        if failure.ends_task and TASK_KEY in item.stash:
+            self._ended.add(item.stash[TASK_KEY])
+            traceback.clear_frames(error.__traceback__)  # they may hold all the memory that there is
 
-    def _update(self, item: pytest.Item, report: pytest.TestReport) -> None:
-        """Let the call's outcome, and a teardown that fails, replace what came before."""
-        result = self._result(item, report)
-        if report.when == "call" or result.state not in (TaskState.PASSED, TaskState.SKIPPED):
-            self._current = result
-
-    def _result(self, item: pytest.Item, report: pytest.TestReport) -> Result:
+    def _result(self, item: pytest.Item, report: pytest.TestReport | None = None) -> Result:
+        """How a test ended; without a report what is known before it starts."""
         task = item.stash.get(TASK_KEY, None)
         state, message, needs = TaskState.PASSED, "", ""
         failure = self._failures.get(item.nodeid)
-        if report.skipped:
-            state, message = TaskState.SKIPPED, _skip_reason(report)
+        if report is not None and report.skipped:
+            state, message = TaskState.SKIPPED, skip_reason(report)
         elif failure is not None:
             state, message = failure.state, failure.message
             if failure.stub is not None and failure.stub.task != task:
                 needs = f"{failure.stub.task} {failure.stub.title}"
-        elif report.failed:
+        elif report is not None and report.failed:
             state, message = TaskState.CRASHED, report.longreprtext
         file, first_line, _ = item.location
         line = failure.line if failure is not None and failure.line is not None else (first_line or 0) + 1
         where = f"{file}:{line}".replace(os.sep, "/")
-        shown = printed(report) if state in (TaskState.CRASHED, TaskState.WRONG) else ""
+        bad = report is not None and state in (TaskState.CRASHED, TaskState.WRONG)
+        shown = printed(report) if report is not None and bad else ""
+        seconds = report.duration if report is not None else 0.0
+        shortcuts = item.stash.get(SHORTCUTS_KEY, ())
         return Result(
-            item.nodeid, task, sentence(item.name), state, report.duration, message, where, needs, shown
+            item.nodeid, task, sentence(item.name), state, seconds, message, where, needs, shown, shortcuts
         )
 
-    def _task_of(self, item: pytest.Item) -> Task | None:
+    def task_of(self, item: pytest.Item) -> Task | None:
+        """The task of a test that was collected."""
+        name = item.stash.get(TASK_KEY, None)
+        return None if name is None else self._tasks.manifest.task(name)
+
+    def _find_task(self, item: pytest.Item) -> Task | None:
         try:
             return self._tasks.find(item.path, getattr(item, "originalname", item.name))
         except ManifestError:
@@ -210,21 +238,6 @@ class TaskPlugin:
         if not covers(self._course, self._lab.package, manifest.lesson(f"{task.week}.{task.day}")):
             reason = track_refusal(self._course, self._lab.package, manifest)
             item.add_marker(pytest.mark.skip(reason=reason))
-
-
-def _silence_terminal(config: pytest.Config) -> None:
-    """Put a reporter that writes nowhere in the place of pytest's own; every option goes on working."""
-    manager = config.pluginmanager
-    manager.unregister(name="terminalreporter")
-    nowhere: Any = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (open for as long as pytest runs)
-    config.add_cleanup(nowhere.close)
-    manager.register(pytest.TerminalReporter(config, nowhere), "terminalreporter")
-
-
-def _skip_reason(report: pytest.TestReport) -> str:
-    if isinstance(report.longrepr, tuple):
-        return str(report.longrepr[2]).removeprefix("Skipped: ")
-    return report.longreprtext
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from coursekit.running.import_path import Impl
 from coursekit.running.stubs import Stub, reached_stub
 from programs import options
 from programs.answers import Answer, BatchWatch, measure, prepare
+from programs.implementation import WHOSE
 from programs.loaded import LoadedModel, load, make_sampler, running
 from programs.prompts import PROMPTS, SHORT
 from programs.seats import Seen
@@ -69,11 +70,16 @@ def batch_main(
         make_sampler(**params)  # refuse bad values before the model is loaded
         stages = find_stages(stage, ANSWERING)
         loaded = load(model, dtype, device, bits, matmul)
-        answer_all(loaded, stages, Limits(seats, chunk, attention), max_tokens, params)
+        answer_all(loaded, stages, Limits(seats, chunk, attention), max_tokens, params, impl)
 
 
 def answer_all(
-    loaded: LoadedModel, stages: Sequence[Stage], limits: Limits, max_tokens: int, params: dict[str, Any]
+    loaded: LoadedModel,
+    stages: Sequence[Stage],
+    limits: Limits,
+    max_tokens: int,
+    params: dict[str, Any],
+    impl: Impl,
 ) -> None:
     """Answer the prompts with the first of the stages for which the code is there.
 
@@ -83,7 +89,7 @@ def answer_all(
     missing: Stub | None = None
     for stage in stages:
         try:
-            _answer(loaded, stage, limits, max_tokens, params, missing)
+            _answer(loaded, stage, limits, max_tokens, params, impl, missing)
             return
         except NotImplementedError as error:
             missing = reached_stub(error)
@@ -97,6 +103,7 @@ def _answer(
     limits: Limits,
     max_tokens: int,
     params: dict[str, Any],
+    impl: Impl,
     missing: Stub | None,
 ) -> None:
     """Answer with one stage, then print what there is, also after Ctrl-C."""
@@ -105,13 +112,16 @@ def _answer(
     answers = prepare(loaded, SHORT if stage.short_prompts else PROMPTS, **params)
     model = BatchWatch(loaded.model)
     counted: Any = model
+    whose, folder = WHOSE[impl]
+    code = f"{whose}, {folder}"
+    progress.print(f"{code}: {len(answers)} prompts, {stage.title}", style="dim", soft_wrap=True)
     try:
         with SeatsView(progress, answers, max_tokens) as view:
             run(LoadedModel(counted, loaded.tokenizer), stage, answers, limits, max_tokens, view)
     except KeyboardInterrupt:
-        _report(console, loaded, answers, model)
+        _report(console, loaded, answers, model, code)
         raise
-    _report(console, loaded, answers, model)
+    _report(console, loaded, answers, model, code)
     if missing is not None:
         console.print(_advice(stage, missing), style="yellow", soft_wrap=True, markup=False)
 
@@ -145,13 +155,15 @@ def run(
             answer.refused = request.error
 
 
-def _report(console: Console, loaded: LoadedModel, answers: Sequence[Answer], model: BatchWatch) -> None:
+def _report(
+    console: Console, loaded: LoadedModel, answers: Sequence[Answer], model: BatchWatch, code: str
+) -> None:
     for answer in answers:
         if answer.output or answer.refused:
             console.print(Text(f"{answer.number}. {answer.headline}", "bold"), soft_wrap=True)
             console.print(_text(loaded, answer), "\n", soft_wrap=True, markup=False)
     if any(answer.output for answer in answers):
-        console.print(_table(answers, model))
+        console.print(_table(answers, model), f"run by {code}")
 
 
 def _text(loaded: LoadedModel, answer: Answer) -> str:

@@ -118,12 +118,14 @@ def _mlx() -> Iterator[Finding]:
 
 def _model() -> Iterator[Finding]:
     from tiny_llm.loading.errors import WeightsError
+    from tiny_llm.loading.gguf_file import read_gguf
     from tiny_llm.loading.locate import locate
 
     try:
         path = locate("smollm2-135m")
+        read_gguf(path)
     except WeightsError as error:
-        yield Finding("model", "not found", f"{error}; without it, name another with --model")
+        yield Finding("model", "can't be used", f"{error}; without it, name another with --model")
         return
     yield Finding("model", f"smollm2-135m ({path.name}, {path.stat().st_size / 2**20:.0f} MiB)")
 

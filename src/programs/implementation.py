@@ -25,6 +25,12 @@ class WayAround:
     needs: tuple[int, int]  # week and day: with it, the program needs the code up to there
 
 
+WHOSE = {
+    Impl.LEARNER: ("your code", "src/tiny_llm/"),
+    Impl.SOLUTION: ("the reference", "solutions/tiny_llm/"),
+}
+"""What an implementation is called, and where it lies."""
+
 WaysAround = Mapping[tuple[int, int], WayAround]
 """The week and day to do without -> how."""
 

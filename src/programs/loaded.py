@@ -81,7 +81,8 @@ def running(impl: Impl, ways_around: WaysAround | None = None) -> Iterator[Cours
     """
     course = Course.find()
     choose_implementation(course, impl)
-    with leaving_at_once(), waiting("starting; the first time after an installation takes longer"):
+    starting = "starting; the first time after an installation takes longer"
+    with leaving_at_once(), waiting(starting, only_in_terminal=True):
         from tiny_llm.weights import WeightsError
 
     try:
@@ -109,7 +110,7 @@ def load(
     from tiny_llm.weights import load_weights
 
     weights = load_weights(source, dtype=dtype, device=device, bits=bits, matmul=str(matmul))
-    with waiting("reading the tokenizer", console) as say:
+    with waiting("reading the tokenizer", console, only_in_terminal=bits is None) as say:
         tokenizer = load_tokenizer(source)
         tokenizer.check_fits(weights.config.vocab_size)
         loaded = LoadedModel(Transformer(weights.config, weights), tokenizer)

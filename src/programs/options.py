@@ -39,42 +39,6 @@ class Matmul(StrEnum):
     TORCH = "torch"
 
 
-ImplOption = Annotated[Impl, typer.Option(help="Whose code runs: yours, or the reference.")]
-ModelOption = Annotated[
-    str,
-    typer.Option(
-        help="smollm2-135m, a .gguf file, a Hugging Face folder, or a hub id such as Qwen/Qwen3-0.6B."
-    ),
-]
-DtypeOption = Annotated[Dtype, typer.Option(help="The number format of weights and arithmetic.")]
-DeviceOption = Annotated[Device, typer.Option(help="Where the model runs.")]
-CacheOption = Annotated[
-    Cache,
-    typer.Option(
-        help="What is kept of the past: none (all of it recomputed for every token, Day 1.6), full (Day 2.1), "
-        "fused (the same with Day 2.5's attention, on the CPU), or paged (Day 3.2)."
-    ),
-]
-AttentionOption = Annotated[
-    Attention,
-    typer.Option(
-        help="How to attend over pages: reference (Day 3.2), cpu (the kernel of Day 3.3), triton (Day 3.4; without "
-        "a GPU it is interpreted, which takes minutes), or auto: the best for --dtype and --device."
-    ),
-]
-BitsOption = Annotated[
-    int | None,
-    typer.Option(
-        help="4 keeps the weights of the blocks in 4 bits (Day 2.2); left out, they are in --dtype."
-    ),
-]
-MatmulOption = Annotated[
-    Matmul,
-    typer.Option(
-        help="With --bits 4, how to multiply: plain (dequantize each time, Day 2.2), kernel (Day 2.3), torch "
-        "(its own kernel, in bfloat16), or auto: the best for --dtype and --device."
-    ),
-]
 MOST = 1_000_000
 """Of anything that is counted in tokens or requests: more than any of the models has, and a number that is held."""
 
@@ -123,6 +87,54 @@ def not_empty(text: str) -> str:
     return text
 
 
+def only_4(bits: int | None) -> int | None:
+    """The number of bits that weights can be kept in, if any.
+
+    Raises:
+        typer.BadParameter: another number.
+    """
+    if bits not in (None, 4):
+        raise typer.BadParameter(f"weights can be kept in 4 bits, not in {bits}")
+    return bits
+
+
+ImplOption = Annotated[Impl, typer.Option(help="Whose code runs: yours, or the reference.")]
+ModelOption = Annotated[
+    str,
+    typer.Option(
+        help="smollm2-135m, a .gguf file, a Hugging Face folder, or a hub id such as Qwen/Qwen3-0.6B."
+    ),
+]
+DtypeOption = Annotated[Dtype, typer.Option(help="The number format of weights and arithmetic.")]
+DeviceOption = Annotated[Device, typer.Option(help="Where the model runs.")]
+CacheOption = Annotated[
+    Cache,
+    typer.Option(
+        help="What is kept of the past: none (all of it recomputed for every token, Day 1.6), full (Day 2.1), "
+        "fused (the same with Day 2.5's attention, on the CPU), or paged (Day 3.2)."
+    ),
+]
+AttentionOption = Annotated[
+    Attention,
+    typer.Option(
+        help="How to attend over pages: reference (Day 3.2), cpu (the kernel of Day 3.3), triton (Day 3.4; without "
+        "a GPU it is interpreted, which takes minutes), or auto: the best for --dtype and --device."
+    ),
+]
+BitsOption = Annotated[
+    int | None,
+    typer.Option(
+        callback=only_4,
+        help="4 keeps the weights of the blocks in 4 bits (Day 2.2); left out, they are in --dtype.",
+    ),
+]
+MatmulOption = Annotated[
+    Matmul,
+    typer.Option(
+        help="With --bits 4, how to multiply: plain (dequantize each time, Day 2.2), kernel (Day 2.3), torch "
+        "(its own kernel, in bfloat16), or auto: the best for --dtype and --device."
+    ),
+]
 RawOption = Annotated[
     bool, typer.Option("--raw", help="Continue the prompt as plain text, without a chat; it is printed, too.")
 ]

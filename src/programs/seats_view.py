@@ -16,6 +16,8 @@ from programs.answers import Answer
 
 SECONDS_BETWEEN = 0.12
 """The picture changes no more often than this: calmer to look at, and it takes little from the engine."""
+SECONDS_BEFORE_GUESSING = 2.0
+"""Before that, the speed of the start says little about the rest."""
 BAR_WIDTH = 20
 
 
@@ -73,8 +75,24 @@ class SeatsView:
 
     def _line(self, answer: Answer) -> str:
         seconds = answer.timing.arrivals[-1] - answer.timing.started
+        count = len(answer.output)
+        tokens = "1 token" if count == 1 else f"{count} tokens"
         done = f"{len(self._done)} of {len(self._answers)} answered"
-        return f"{done}: number {answer.number}, {len(answer.output)} tokens, after {seconds:.1f} s"
+        return f"{done}: number {answer.number}, {tokens}, after {seconds:.1f} s{self._left()}"
+
+    def _left(self) -> str:
+        """How long the rest takes, counted in tokens of prompts and outputs; nothing at the start, and at the end."""
+        seconds = time.perf_counter() - self._answers[0].timing.started
+        open_answers = [answer for answer in self._answers if answer not in self._done]
+        done = sum(answer.computed + len(answer.output) for answer in self._answers)
+        rest = sum(
+            len(each.prompt_ids) + self._max_tokens - each.computed - len(each.output)
+            for each in open_answers
+        )
+        if not (done and rest) or seconds < SECONDS_BEFORE_GUESSING:
+            return ""
+        left = rest * seconds / done
+        return f" · about {left:.0f} s left" if left < 100 else f" · about {left / 60:.0f} minutes left"
 
     def _table(
         self, seats: Sequence[Answer | None], prefilling: Answer | None, waits: bool
@@ -121,7 +139,7 @@ class SeatsView:
         waiting = len(self._answers) - len(self._begun)
         return Text(
             f"{waiting} waiting · {len(self._done)} of {len(self._answers)} answered · "
-            f"{tokens} tokens · {tokens / seconds:.0f} tokens/s",
+            f"{tokens} tokens · {tokens / seconds:.0f} tokens/s{self._left()}",
             "dim",
         )
 

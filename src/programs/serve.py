@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +14,7 @@ from coursekit.running.import_path import Impl
 from programs import options
 from programs.cores import PAGE_SIZE, most_pages, ragged_batch, require_memory, warm_up
 from programs.implementation import require_written
+from programs.leaving import Leaving, leave
 from programs.loaded import LoadedModel, load, running
 from programs.serve_view import ServeView
 from programs.stages import SERVED
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 PORT = 50051
 SECONDS_BETWEEN = 0.25
 """How often the view changes, and a batcher that has died is noticed."""
+MARGIN = 1.0
+"""Seconds for the step that is running when the grace is over: then nothing waits for its end any more."""
 
 
 def serve(
@@ -70,29 +72,24 @@ def serve(
 
 
 async def _serve(batcher: Batcher, loaded: LoadedModel, port: int, view: ServeView, grace: float) -> None:
-    """Serve until this task is cancelled, which is what Ctrl-C does."""
+    """Serve until a signal comes; then let calls finish, and leave. The next signal leaves at once."""
     from tiny_llm.ragged.grpc_server import Server
 
+    leaving = Leaving(lambda: view.left(batcher.stats()))
     server = Server(batcher, loaded.tokenizer, port=port)
     try:
         address = await server.start()
     except OSError as error:
-        raise CourseError(
-            f"{error}: is another server running? Choose another port with --port, or 0 for any that is free"
-        ) from None
-    task = asyncio.current_task()
-    with suppress(NotImplementedError, AttributeError):  # Windows has no such handlers
-        assert task is not None
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        raise CourseError(f"{error}; choose another port with --port, or 0 for any that is free") from None
     view.started(address, PORT, batcher.stats())
-    try:
-        with view:
-            while batcher.thread.is_alive():
-                view.show(batcher.stats())
-                await asyncio.sleep(SECONDS_BETWEEN)
+    with view:
+        while batcher.thread.is_alive() and not await leaving.asked_within(SECONDS_BETWEEN):
+            view.show(batcher.stats())
+    if not leaving.asked.is_set():
+        await server.stop(grace=0)
         raise CourseError("the batcher's thread has ended; what it died of is above")
-    except asyncio.CancelledError:
-        view.stopping(batcher.stats(), grace)
-    finally:
-        await server.stop(grace)
+    view.stopping(batcher.stats(), grace)
+    with suppress(TimeoutError):
+        await asyncio.wait_for(server.stop(grace), grace + MARGIN)
     view.stopped(batcher.stats())
+    leave(0)

@@ -66,6 +66,13 @@ class ServeView:
             what = "1 request" if left == 1 else f"{left} requests"
             self._console.print(f"finishing {what}, {grace:g} s at most; Ctrl-C again stops at once")
 
+    def left(self, stats: Stats) -> None:
+        """What it has not finished, being told again to stop."""
+        if self._live is not None:
+            self._live.stop()
+        left = stats.running + stats.waiting
+        self._console.print(f"stopped at once: {left} not finished, {_counts(stats)}")
+
     def stopped(self, stats: Stats) -> None:
         """What it has done."""
         self._console.print(f"stopped: {_counts(stats)}, {stats.tokens:,} tokens in {stats.steps:,} steps")

@@ -18,7 +18,9 @@ from programs import options
 from programs.golden import GoldenPrompt, Parting, find_partings, load_golden
 from programs.implementation import first_stub, require_written
 from programs.loaded import LoadedModel, load, running
+from programs.seats import Seen
 from programs.stages import SERVED, Limits, Stage, find_stages
+from programs.waiting import waiting
 
 MODEL = "smollm2-135m"
 
@@ -65,7 +67,7 @@ def smoke(
         golden = load_golden(course, MODEL)
         loaded = load(MODEL, "float32", device)
         runs, missing = run_stages(loaded, stages, golden, limits, lambda each: _require(course, impl, each))
-    console.print(_ladder(runs, golden))
+    console.print(make_ladder(runs, golden))
     for run in runs:
         for prompt, parting in run.partings:
             console.print(
@@ -130,14 +132,20 @@ def run_stage(
     def generate(prompts: list[list[int]], max_tokens: list[int]) -> list[list[int]]:
         end_ids = loaded.tokenizer.end_ids
         requests = [Request(*each, end_ids) for each in zip(prompts, max_tokens, strict=True)]
+
+        def observe(seen: Seen) -> None:
+            done = sum(request.num_generated for request in requests)
+            say(f"{what}, {done} of {sum(max_tokens)} tokens")
+
         started = time.perf_counter()
-        stage.run(loaded, requests, limits, lambda seen: None)
+        stage.run(loaded, requests, limits, observe)
         run.seconds += time.perf_counter() - started
         run.tokens += sum(request.num_generated for request in requests)
         return [request.output for request in requests]
 
     stage.prepare(loaded, limits)
-    with Console(stderr=True).status(f"{stage.number} {stage.name}: {len(golden)} prompts"):
+    what = f"{stage.number} {stage.name}: {len(golden)} prompts"
+    with waiting(what) as say:
         partings = find_partings(golden, generate)
     run.partings = [
         (prompt, parting) for prompt, parting in zip(golden, partings, strict=True) if parting is not None
@@ -145,22 +153,24 @@ def run_stage(
     return run
 
 
-def _ladder(runs: list[StageRun], golden: list[GoldenPrompt]) -> Table:
+def make_ladder(runs: Sequence[StageRun], golden: Sequence[GoldenPrompt]) -> Table:
+    """A row for each stage: its speed, also beside that of the first one, and whether its tokens are the same."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("stage", ""):
         table.add_column(column)
-    for column in ("tokens/s", "× first"):
+    compared = len(runs) > 1  # a single stage has nothing to be compared with
+    for column in ("tokens/s", "× first") if compared else ("tokens/s",):
         table.add_column(column, justify="right")
     table.add_column("tokens")
     first = runs[0].tokens_per_second
     for run in runs:
         speed = run.tokens_per_second
-        ratio = speed / first if first else 0.0
-        table.add_row(run.stage.number, run.stage.name, f"{speed:.1f}", f"{ratio:.2f}", _verdict(run, golden))
+        ratio = [f"{speed / first if first else 0.0:.2f}"] if compared else []
+        table.add_row(run.stage.number, run.stage.name, f"{speed:.1f}", *ratio, _verdict(run, golden))
     return table
 
 
-def _verdict(run: StageRun, golden: list[GoldenPrompt]) -> str:
+def _verdict(run: StageRun, golden: Sequence[GoldenPrompt]) -> str:
     if not run.partings:
         count = sum(len(prompt.token_ids) for prompt in golden)
         return f"[green]the same[/green] ({count} tokens, {len(golden)} prompts)"

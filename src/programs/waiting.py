@@ -17,7 +17,7 @@ Say = Callable[[str], object]
 
 
 @contextmanager
-def waiting(what: str, console: Console | None = None) -> Iterator[Say]:
+def waiting(what: str, console: Console | None = None, only_in_terminal: bool = False) -> Iterator[Say]:
     """Say what the program does while the block runs, and for how long it has done so.
 
     In a terminal the line turns and counts the seconds, and is gone at the end. Elsewhere it is printed once, and
@@ -26,6 +26,7 @@ def waiting(what: str, console: Console | None = None) -> Iterator[Say]:
     Args:
         what: the program does.
         console: where to say it, if something else is shown there already; standard error if left out.
+        only_in_terminal: the wait is long now and then, but never worth a line in a file.
     """
     console = console or Console(stderr=True, highlight=False)
     if console.is_terminal and not console.is_dumb_terminal:
@@ -33,6 +34,8 @@ def waiting(what: str, console: Console | None = None) -> Iterator[Say]:
         with Progress(*columns, console=console, transient=True) as progress:
             task = progress.add_task(what)
             yield lambda text: progress.update(task, description=text)
+    elif only_in_terminal:
+        yield lambda text: None
     else:
         line = _LateLine(console, what)
         try:
@@ -42,23 +45,20 @@ def waiting(what: str, console: Console | None = None) -> Iterator[Say]:
 
 
 class _LateLine:
-    """A line that is printed unless it is taken back, or replaced, in time."""
+    """A line that is printed unless it is taken back in time."""
 
     def __init__(self, console: Console, text: str) -> None:
         self._console = console
-        self._start(text)
+        self._text = text
+        self._timer = threading.Timer(SILENT_SECONDS, self._print)
+        self._timer.daemon = True
+        self._timer.start()
 
     def change(self, text: str) -> None:
-        self.stop()
-        self._start(text)
+        self._text = text
 
     def stop(self) -> None:
         self._timer.cancel()
 
-    def _start(self, text: str) -> None:
-        self._timer = threading.Timer(SILENT_SECONDS, self._print, [text])
-        self._timer.daemon = True
-        self._timer.start()
-
-    def _print(self, text: str) -> None:
-        self._console.print(text, soft_wrap=True, markup=False)
+    def _print(self) -> None:
+        self._console.print(self._text, soft_wrap=True, markup=False)

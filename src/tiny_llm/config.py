@@ -15,6 +15,9 @@ ARCHITECTURES = ("llama", "qwen2", "qwen3")
 ROPE_BASES = (1.0, 1e12)
 """The least and the greatest base of the rotary frequencies. Models have 10,000 to 10,000,000."""
 
+NORM_EPSILONS = (1e-30, 1.0)
+"""The least and the greatest number that RMSNorm may add. Models have 1e-6 or 1e-5."""
+
 MOST_HEAD_DIM = 1024
 """The widest head that is believed. Today's models have up to 512."""
 
@@ -58,7 +61,7 @@ class ModelConfig:
             )
         for name, most in _SIZES.items():
             _check_whole(name, getattr(self, name), 1, most)
-        _check_number("norm_eps", self.norm_eps, 0.0, 1.0)
+        _check_number("norm_eps", self.norm_eps, *NORM_EPSILONS)
         _check_number("rope_base", self.rope_base, *ROPE_BASES)
         if self.num_heads % self.num_kv_heads:
             raise WeightsError(
@@ -68,7 +71,7 @@ class ModelConfig:
         if self.head_dim % 2:
             raise WeightsError(f"the model's head_dim {self.head_dim} is odd: rotary positions need pairs")
         for divisor in self.rope_divisors:
-            _check_number("rope_divisors", divisor, 0.0, _MOST_DIVISOR)
+            _check_number("rope_divisors", divisor, *_DIVISORS)
         if len(self.rope_divisors) not in (0, self.head_dim // 2):
             raise WeightsError(
                 f"{len(self.rope_divisors)} rope_divisors don't fit {self.head_dim // 2} rotary pairs: "
@@ -105,7 +108,7 @@ _SIZES = {
     "max_positions": _MOST,
 }
 """How large each size may be. Layers and heads have a limit because they are counted out before a tensor is seen."""
-_MOST_DIVISOR = 1e6
+_DIVISORS = (1e-6, 1e6)
 
 
 def _check_whole(name: str, value: object, low: int, high: int) -> None:
@@ -117,9 +120,9 @@ def _check_whole(name: str, value: object, low: int, high: int) -> None:
 
 
 def _check_number(name: str, value: object, low: float, high: float) -> None:
-    """Above 0, and from `low` to `high`, so neither NaN nor infinity."""
-    if not isinstance(value, int | float) or not (low <= value <= high and value > 0):
+    """From `low` to `high`, so neither NaN nor infinity."""
+    if not isinstance(value, int | float) or not low <= value <= high:
         raise WeightsError(
-            f"the model's {name} is {reprlib.repr(value)}, not a number above 0, from {low:g} to {high:g}: "
+            f"the model's {name} is {reprlib.repr(value)}, not a number from {low:g} to {high:g}: "
             "its config is broken"
         )

@@ -29,7 +29,7 @@ class SamplingParams:
     top_k: int = 0  # keep the k best tokens; 0 keeps all
     top_p: float = 1.0  # keep the fewest tokens that reach this probability together; 1 keeps all
     min_p: float = 0.0  # drop tokens less likely than this share of the best token; 0 keeps all
-    repetition_penalty: float = 1.0  # above 1 makes tokens that have occurred less likely
+    repetition_penalty: float = 1.0  # above 1 makes tokens that have occurred less likely; from 0.01 to 100
     seed: int | None = None  # the same seed draws the same tokens; None draws differently each time
 
     def __post_init__(self) -> None:

@@ -22,11 +22,19 @@ class Batch:
         self.caches = [BatchingKvCache(num_slots) for _ in range(model.config.num_layers)]
 
     def add(self, slot: int, caches: Sequence[FullKvCache]) -> None:
-        """Put a prefilled request into an idle slot: its caches, one per layer."""
+        """Put a prefilled request into an idle slot: its caches, one per layer.
+
+        Raises:
+            ValueError: the slot is taken, there is no such slot, or there are not as many caches as layers.
+        """
         raise NotImplementedError("Week 2 Day 6 Task 3: A batch through the model")
 
     def remove(self, slot: int) -> None:
-        """Make a slot idle."""
+        """Make a slot idle.
+
+        Raises:
+            ValueError: it is idle already, or there is no such slot.
+        """
         raise NotImplementedError("Week 2 Day 6 Task 3: A batch through the model")
 
     def decode(self, tokens: Sequence[int | None], positions: Sequence[int]) -> Tensor:
@@ -58,8 +66,8 @@ def generate_static(
 
     Args:
         model: the model.
-        prompts: the token ids of each prompt, one slot per prompt. Each prompt has at least one token, and the model
-            has positions for ``max_tokens`` more.
+        prompts: the token ids of each prompt, one slot per prompt; none gives no outputs. Each prompt has at least
+            one token, and the model has positions for ``max_tokens`` more.
         max_tokens: the most tokens that a request gets; at least 1.
         end_ids: ids that end a request. The end token belongs to the output.
 

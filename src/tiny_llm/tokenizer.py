@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from itertools import chain
+from itertools import pairwise, permutations
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +37,8 @@ Message = Mapping[str, Any]
 
 _END_TOKENS = ("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|endoftext|>")
 """Control tokens that end a turn or a text in the supported families, also where a file declares only one of them."""
-_PRIVATE = (
-    range(0xE000, 0xF900),
-    range(0xF0000, 0xFFFFE),
-    range(0x100000, 0x10FFFE),
-)  # Unicode's private use areas
+_PRIVATE = [chr(number) for number in range(0xE000, 0xF900)]
+"""The characters of Unicode's private use area."""
 
 
 class Tokenizer:
@@ -66,6 +63,14 @@ class Tokenizer:
         """The number of tokens. A model's embedding may have more rows; no token belongs to the rest."""
         return self._backend.get_vocab_size()
 
+    @cached_property
+    def longest_token(self) -> int:
+        """How many characters of a text a token stands for at most.
+
+        A text of n characters has at least n / longest_token tokens, unless the tokenizer drops some of them.
+        """
+        return max(map(len, self._backend.get_vocab()))
+
     def encode(self, text: str, control_tokens: bool = True) -> list[int]:
         """The ids of a text, after the model's start token where its tokenizer asks for one.
 
@@ -75,8 +80,7 @@ class Tokenizer:
                 for text that you don't trust: they are then letters like any other.
         """
         with _no_panic():
-            backend = self._backend if control_tokens else self._literal_backend
-            return backend.encode(text).ids
+            return _ids(self._backend if control_tokens else self._literal_backend, text)
 
     def decode(self, ids: Iterable[int], skip_control_tokens: bool = True) -> str:
         """The text of some ids. Bytes that aren't whole characters yet come out as U+FFFD."""
@@ -115,11 +119,11 @@ class Tokenizer:
 
         The template's control tokens are control tokens; the same spelling in a message is letters.
         """
-        mark = _unused_character(messages)
+        mark = _unused_mark(messages)
         text = self.chat([_break_up(m, self._control_pattern, mark) for m in messages], **variables)
         with _no_panic():
             if mark not in text:
-                return self._backend.encode(text, add_special_tokens=False).ids
+                return _ids(self._backend, text, start=False)
             return self._encode_marked(text, mark)
 
     def _encode_marked(self, text: str, mark: str) -> list[int]:
@@ -129,7 +133,7 @@ class Tokenizer:
             if piece in self._control:
                 ids.append(self._control[piece])
             else:
-                ids += self._literal_backend.encode(piece.replace(mark, ""), add_special_tokens=False).ids
+                ids += _ids(self._literal_backend, piece.replace(mark, ""), start=False)
         return ids
 
     @cached_property
@@ -156,17 +160,26 @@ def load_tokenizer(source: str | Path = DEFAULT_MODEL) -> Tokenizer:
     return Tokenizer(hf_tokenizer(path) if path.is_dir() else gguf_tokenizer(path))
 
 
-def _unused_character(messages: Sequence[Message]) -> str:
-    """A character that none of the messages contains, from Unicode's private use areas.
+def _ids(backend: tokenizers.Tokenizer, text: str, start: bool = True) -> list[int]:
+    """The ids of a text; ``start``: after the model's start token, where its tokenizer asks for one.
 
-    Raises:
-        WeightsError: they contain all of these.
+    `encode_batch_fast` lets other threads run meanwhile, and `encode` doesn't.
     """
-    used = set(json.dumps(list(messages), ensure_ascii=False, default=str))
-    for character in map(chr, chain(*_PRIVATE)):
-        if character not in used:
+    return list(backend.encode_batch_fast([text], add_special_tokens=start)[0].ids)
+
+
+def _unused_mark(messages: Sequence[Message]) -> str:
+    """What none of the messages contains: a character from Unicode's private use area, or two different ones.
+
+    There are 40 million pairs, so a text that contains all of them is longer than any prompt.
+    """
+    text = json.dumps(list(messages), ensure_ascii=False, default=str)
+    there = set(text)
+    for character in _PRIVATE:
+        if character not in there:
             return character
-    raise WeightsError("the messages contain every private character of Unicode: leave one out")
+    pairs = set(pairwise(text))
+    return next(a + b for a, b in permutations(_PRIVATE, 2) if (a, b) not in pairs)
 
 
 @contextmanager

@@ -37,6 +37,14 @@ MUTANTS = {
 }
 
 
+# What the mutants' messages hold, by day and task.
+SAYS = {
+    "week_1/day_1": {"task_1": "assert", "task_2": "perimeter"},
+    "week_1/day_2": {"task_1": "assert"},
+    "week_2/day_1": {"task_1": "assert", "task_2": "assert"},
+}
+
+
 def make_gated_course(folder: Path) -> Course:
     """The tiny course with mutants that its tests find."""
     course = make_course(folder)
@@ -49,7 +57,11 @@ def write_mutants(course: Course, day: str, entries: list[tuple[str, str, str, s
     keys = ("task", "why", "file", "find", "replace")
     tables = (
         "\n".join(
-            ["[[mutant]]", *(f"{key} = {_quoted(text)}" for key, text in zip(keys, entry, strict=True))]
+            [
+                "[[mutant]]",
+                *(f"{key} = {_quoted(text)}" for key, text in zip(keys, entry, strict=True)),
+                *([f"says = {_quoted(SAYS[day][entry[0]])}"] if entry in MUTANTS[day] else []),
+            ]
         )
         for entry in entries
     )

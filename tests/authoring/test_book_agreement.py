@@ -7,7 +7,7 @@ from books import CHAPTER, MANIFEST, PAGES, make_book
 
 from authoring.book.agreement import book_problems
 from authoring.book.commands import find_commands
-from authoring.book.markdown import Page
+from coursekit.book.markdown import Page
 from coursekit.manifest import load_manifest
 from coursekit.paths import Course
 

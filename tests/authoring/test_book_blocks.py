@@ -8,7 +8,7 @@ import pytest
 from books import make_book
 
 from authoring.book.blocks import block_problems, chapters_with_python, run_page
-from authoring.book.markdown import Page
+from coursekit.book.markdown import Page
 from coursekit.paths import Course
 
 CHAPTERS = chapters_with_python(Course.find())

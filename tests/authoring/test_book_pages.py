@@ -19,8 +19,8 @@ from books import MANIFEST, make_book
 
 from authoring.book.boxes import expand
 from authoring.book.command import find_mdbook, require_free_port, run_mdbook
-from authoring.book.markdown import Page
 from authoring.book.preprocessor import expand_book, main
+from coursekit.book.markdown import Page
 from coursekit.errors import CourseError
 from coursekit.paths import Course
 

@@ -81,13 +81,21 @@ def test_a_day_whose_tests_need_later_code_breaks_the_order(course):
     add_test(course, "week_1/test_day_1.py", NEEDS_CIRCLES)
     (problem,) = run(order, course).problems
     assert problem.startswith(
-        "Day 1.1 (torch) with stubs after it: 1.1.2 Perimeter is 'not started', not 'passed'"
+        "Day 1.1 (torch) with stubs elsewhere: 1.1.2 Perimeter is 'not started', not 'passed'"
     )
 
 
 def test_a_day_whose_tests_need_earlier_code_keeps_the_order(course):
     add_test(course, "week_2/test_day_1.py", NEEDS_CIRCLES)
     assert run(order, course).problems == []
+
+
+def test_a_day_whose_tests_need_an_earlier_day_that_it_does_not_name_breaks_the_order(course):
+    add_test(course, "week_2/test_day_1.py", NEEDS_CIRCLES)
+    lesson = course.lessons / "week_2" / "day_1" / "lesson.toml"
+    lesson.write_text('needs = ["1.1"]\n' + lesson.read_text(encoding="utf-8"), encoding="utf-8")
+    (problem,) = run(order, course).problems
+    assert problem.startswith("Day 2.1 (torch) with stubs elsewhere")
 
 
 def test_a_day_can_be_looked_at_alone(course):

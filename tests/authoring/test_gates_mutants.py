@@ -97,6 +97,16 @@ def test_a_mutant_that_survives_is_not_asked_for_its_words_too(course):
     assert problem.endswith("survives: the task's tests pass")
 
 
+def test_a_task_needs_two_mutants_that_state_their_words(course):
+    path = course.lessons / DAY / "mutants.toml"
+    write(path, path.read_text(encoding="utf-8").replace('says = "perimeter"\n', "", 1))
+    (problem,) = run(mutants, course, day="1.1").problems
+    assert problem == (
+        "lessons/week_1/day_1/mutants.toml: task_2 (Perimeter): 1 of its mutants state what their message says, "
+        "2 or more should"
+    )
+
+
 def test_words_that_are_empty_are_refused(course):
     plant(course, DAY, "task_1", "adds one", "shapes.py", AREA, AREA + " + 1", says=" ")
     (problem,) = run(mutants, course, day="1.1").problems
@@ -161,7 +171,7 @@ def test_text_that_other_functions_hold_too_is_planted_in_the_tasks_own(course):
 def test_a_faulty_mutant_is_a_problem_with_file_and_line(course, entry, problem):
     plant(course, DAY, *entry)
     (found,) = run(mutants, course, day="1.1").problems
-    assert found.startswith("lessons/week_1/day_1/mutants.toml:29: ")
+    assert found.startswith("lessons/week_1/day_1/mutants.toml:33: ")
     assert problem in found
 
 

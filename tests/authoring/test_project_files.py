@@ -16,9 +16,9 @@ import yaml
 from authoring.book import book
 from authoring.book.agreement import command_problems, link_problems
 from authoring.book.commands import Command, KnownCommands
-from authoring.book.markdown import Page
 from authoring.gates import GATES
 from authoring.gates.lint import HANDWRITTEN, TOOLS
+from coursekit.book.markdown import Page
 from coursekit.manifest import load_manifest
 from coursekit.paths import PACKAGES, Course
 from programs.serve import PORT
@@ -141,10 +141,30 @@ def test_the_hook_of_the_starter_checks_and_writes_nothing():
 
 def test_the_container_installs_as_the_readme_says_and_forwards_the_ports():
     container = json.loads(read(".devcontainer/devcontainer.json"))
-    assert container["postCreateCommand"] == "pip install 'pdm[locked]' && pdm install"
-    assert container["postCreateCommand"] in read("README.md")
+    steps = container["postCreateCommand"].split(" && ")
+    assert steps == ['pip install "pdm[locked]"', "pdm install"]
+    assert "\n".join(["```sh", *steps, "pdm run main "]) in read("README.md")
     assert container["forwardPorts"] == [signature(book).parameters["port"].default, PORT]
     assert {int(port) for port in container["portsAttributes"]} == {*container["forwardPorts"]}
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "book/src/setup.md"])
+def test_commands_to_copy_work_in_every_shell(name):
+    """cmd passes single quotes on; Windows PowerShell 5 has no `&&`."""
+    blocks = re.findall(r"```sh\n(.*?)```", read(name), re.DOTALL)
+    lines = [line.partition("#")[0] for block in blocks for line in block.splitlines()]
+    assert len(lines) > 1
+    assert [line for line in lines if "'" in line or "&&" in line] == []
+
+
+def test_set_up_and_readme_give_the_same_first_commands():
+    readme, setup = (
+        re.search(r"```sh\n(pip install.*?)```", read(name), re.DOTALL)
+        for name in ("README.md", "book/src/setup.md")
+    )
+    assert readme
+    assert setup
+    assert readme[1] == setup[1]
 
 
 def test_the_issue_form_asks_for_day_command_and_machine():

@@ -287,6 +287,26 @@ def test_a_ladder_that_is_not_there_is_one_line_and_exit_code_2() -> None:
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        ("a folder.json", "can't write {}: it is a folder"),
+        ("a file/mine.json", "can't write {}: {parent} is not a folder"),
+        ("mine.svg", "--out is {!r}; it must be a file whose name ends in .json"),
+    ],
+)
+def test_a_place_that_can_not_be_written_is_refused_before_anything_is_measured(
+    tmp_path: Path, out: str, message: str
+) -> None:
+    (tmp_path / "a folder.json").mkdir()
+    (tmp_path / "a file").touch()
+    target = tmp_path / out
+    done = bench("batch-1", "--impl", "solution", "--quick", "--out", str(target))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"error: {message.format(str(target), parent=target.parent)}\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a file", "a folder.json"]
+
+
 def test_on_unwritten_code_bench_says_which_day_comes_first(tmp_path: Path) -> None:
     make_copy(tmp_path, load_manifest(Course.find()))
     done = bench(**{ROOT_VARIABLE: str(tmp_path)})

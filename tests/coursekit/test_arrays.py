@@ -65,3 +65,9 @@ def test_arrays_share_memory_where_their_stretches_overlap(backend):
 def test_only_arrays_can_share_memory():
     with pytest.raises(TypeError, match="list is not an array"):
         arrays.share_memory(np.zeros(2), [0, 0])
+
+
+def test_the_copy_of_a_transposed_array_lies_row_by_row_so_that_its_transpose_does_not():
+    array = arrays.make_array(np.arange(6.0).reshape(2, 3).T, "torch")
+    assert array.is_contiguous()
+    assert not array.T.is_contiguous()

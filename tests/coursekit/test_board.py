@@ -138,6 +138,15 @@ def test_a_borrowed_task_says_so_and_earns_nothing(course):
     assert 0 < own < whole
 
 
+def test_a_day_of_borrowed_code_offers_its_stubs_in_place_of_done(course):
+    results = result("1.1.1", "passed"), result("1.1.2", "passed")
+    text = board(course, *results, borrowed=["1.1.2"], options="--backend mlx")
+    assert "All tests pass; Day 1.1 with borrowed code." in text
+    assert "Next  pdm run reset 1.1 --borrowed --backend mlx" in text
+    assert "pdm run test 1.2" in text
+    assert "Done" not in text
+
+
 def test_a_skipped_task_says_why_and_costs_no_points(course):
     text = board(course, result("1.1.1", "passed"), result("1.1.2", "skipped", "needs a GPU"))
     assert "– skipped        –/5  1.1.2  Perimeter  (needs a GPU)" in text
@@ -148,7 +157,8 @@ def test_a_skipped_task_says_why_and_costs_no_points(course):
 def test_a_finished_day_leads_to_the_next_one(course):
     text = board(course, result("1.1.1", "passed"), result("1.1.2", "passed"))
     assert (
-        "Done: Day 1.1.\nNext is Day 1.2, Circles: Measure circles.\n  read book/src/week_1/day_2.md" in text
+        "Done: Day 1.1.\nNext is Day 1.2, Circles: Measure circles.\n"
+        "  read pdm run book --open 1.2  (book/src/week_1/day_2.md)" in text
     )
     assert "Next  pdm run test 1.2" in text
 

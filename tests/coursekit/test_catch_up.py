@@ -35,6 +35,17 @@ def cut(text: str, start: str, end: str) -> str:
     return text[: text.index(start)] + text[text.index(end) :]
 
 
+def without_marks(text: str) -> str:
+    """The text without the comments that say what is borrowed."""
+    return "".join(line for line in text.splitlines(keepends=True) if "# Borrowed from" not in line)
+
+
+def need(course: Course, day: str, names: str) -> None:
+    """Let a day's file say which days it needs."""
+    path = course.lessons / f"week_{day[0]}" / f"day_{day[2]}" / "lesson.toml"
+    write(path, f"needs = {names}\n" + path.read_text(encoding="utf-8"))
+
+
 def run(course: Course, file: str) -> dict[str, object]:
     """Execute one of the learner's files."""
     return runpy.run_path(str(course.starter() / file))
@@ -50,9 +61,33 @@ def test_only_earlier_days_are_filled_in(course, capsys):
     assert "pdm run test 1.2" in out
 
 
-def test_filling_in_every_stub_gives_the_reference(course):
+def test_filling_in_every_stub_gives_the_reference_with_a_comment_in_each_function(course):
     catch_up(to="2.1")
-    assert learner_text(course, "shapes.py") == SHAPES
+    text = learner_text(course, "shapes.py")
+    assert without_marks(text) == SHAPES
+    assert (
+        '    """The area of a rectangle, in square metres."""\n'
+        "    # Borrowed from the reference: pdm run reset 1.1.1 puts the stub back.\n"
+        "    # width times height\n" in text
+    )
+    assert text.count("# Borrowed from the reference: pdm run reset 1.2.1 puts the stub back.\n") == 2
+
+
+def test_only_the_days_that_the_day_needs_are_borrowed_and_the_others_are_named(course, capsys):
+    need(course, "2.1", '["1.1"]')
+    catch_up(to="2.1")
+    assert set(stubbed(learner_text(course, "shapes.py"))) == {"Circle.area", "Circle.__call__"}
+    out = capsys.readouterr().out
+    assert "Still stubs:             1.2, which Day 2.1 can do without (--all borrows them)" in out
+    catch_up(to="2.1")
+    assert "Nothing to borrow: the days that 2.1 needs have no stubs left." in capsys.readouterr().out
+
+
+def test_all_earlier_days_are_borrowed_on_request(course, capsys):
+    need(course, "2.1", '["1.1"]')
+    catch_up(to="2.1", everything=True)
+    assert stubbed(learner_text(course, "shapes.py")) == {}
+    assert "Still stubs" not in capsys.readouterr().out
 
 
 def test_what_the_learner_wrote_stays(course):
@@ -73,7 +108,7 @@ def test_the_rest_of_the_file_stays_byte_for_byte(course):
     write(course.starter() / "shapes.py", text)
     catch_up(to="2.1")
     assert (
-        learner_text(course, "shapes.py")
+        without_marks(learner_text(course, "shapes.py"))
         == "\ufeff# notes  \r\n" + SHAPES.rstrip().replace("\n", "\r\n") + mine
     )
 
@@ -113,7 +148,7 @@ def test_wrong_code_stays_unless_asked(course):
     catch_up(to="1.2")
     assert learner_text(course, "shapes.py") == wrong
     catch_up(to="1.2", failing=True)
-    assert learner_text(course, "shapes.py") == SHAPES
+    assert without_marks(learner_text(course, "shapes.py")) == SHAPES
     assert borrowed(course) == {"shapes.py::area"}
     assert State.load(course).result("tiny_llm", "1.1.1") is None
     assert State.load(course).result("tiny_llm", "1.1.2") is not None

@@ -305,3 +305,13 @@ def test_a_suspect_of_a_tuple_must_fit_all_of_its_parts():
     assert "cause: cos and sin are exchanged" in complaint(
         (sin, cos), (cos, sin), suspects=suspects, dtype=None
     )
+
+
+@pytest.mark.parametrize(("expected", "suspected"), [([1, 2, 3], [1, 3]), (5, 6)])
+def test_a_suspected_plain_value_is_named_as_the_cause(expected, suspected):
+    suspects = {"another slip": None, "the well-known slip": suspected}
+    with pytest.raises(CheckFailed, match="likely cause: the well-known slip"):
+        check_equal(suspected, expected, suspects=suspects)
+    with pytest.raises(CheckFailed) as other:
+        check_equal([7, 7, 7], [1, 2, 3], suspects=suspects)
+    assert "likely cause" not in str(other.value)

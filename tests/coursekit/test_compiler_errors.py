@@ -21,6 +21,16 @@ def misspelt(x: Any, out: Any) -> None:
     out[0] = minimum[0]  # type: ignore[name-defined]  # noqa: F821
 
 
+@numba.njit(inline="always")
+def low(byte: Any) -> Any:
+    # Another line before the one that is meant.
+    return top & 15  # type: ignore[name-defined]  # noqa: F821
+
+
+def calls_misspelt(x: Any, out: Any) -> None:
+    out[0] = low(3)
+
+
 def uses_torch(x: Any, out: Any) -> None:
     total = torch.zeros(3)
     out[0] = total[0]
@@ -55,7 +65,16 @@ def refused(function: Callable[..., Any], **options: Any) -> numba.core.errors.N
 
 
 CASES = [
-    (misspelt, "name 'minimum' is not defined", None),
+    (
+        misspelt,
+        "name 'minimum' is not defined",
+        "out[0] = minimum[0]  # type: ignore[name-defined]  # noqa: F821",
+    ),
+    (
+        calls_misspelt,
+        "name 'top' is not defined",
+        "return top & 15  # type: ignore[name-defined]  # noqa: F821",
+    ),
     (uses_torch, "Unknown attribute 'zeros' of type Module(torch)", "total = torch.zeros(3)"),
     (calls_size, "Invalid use of int64 with parameters (0)", "out[0] = x.size(0)"),
     (too_many_indices, "cannot index array(float32, 1d, C) with 3 indices", "out[0] = x[0, 0, 0]"),

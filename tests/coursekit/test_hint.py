@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from courses import LESSONS, make_course, write
+from runs import environment
 
 from coursekit.errors import CourseError
 from coursekit.learner.hint import hint
@@ -83,3 +86,29 @@ def test_brackets_in_titles_and_hints_are_printed_as_they_are(course, capsys):
     out = capsys.readouterr().out
     assert "Area [bold] of [B, L]" in out
     assert "Mind x[None] and [B, L, H, D] and __call__." in out
+
+
+def test_where_nothing_can_be_recorded_the_hint_is_shown_all_the_same(course, capsys):
+    write(course.state, "a file in the place of the folder")
+    hint("1.1.1")
+    said = capsys.readouterr()
+    assert HINTS[0] in said.out
+    assert "that you saw this hint is not recorded" in said.err
+    hint("1.1.1", level=3)
+    assert HINTS[2] in capsys.readouterr().out
+
+
+def test_six_hints_at_once_are_all_remembered(course):
+    program = "import sys; from coursekit.learner.hint import hint; hint(sys.argv[1])"
+    names = ["1.1.1", "1.1.2", "1.2.1", "2.1.1", "2.1.2", "1.1.1"]
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, name],
+            env=environment(course),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        for name in names
+    ]
+    assert [process.communicate()[1] for process in running] == [b""] * len(names)
+    assert State.load(course).hints == {"1.1.1": 2, "1.1.2": 1, "1.2.1": 1, "2.1.1": 1, "2.1.2": 1}

@@ -82,6 +82,29 @@ def test_up_to_includes_the_day_and_before_does_not(course):
     assert manifest.before("1.1") == ()
 
 
+def need(course, day, names):
+    """Let a day's file say which days it needs."""
+    path = course.lessons / f"week_{day[0]}" / f"day_{day[2]}" / "lesson.toml"
+    path.write_text(f"needs = {names}\n" + path.read_text(encoding="utf-8"), encoding="utf-8")
+
+
+def test_a_day_that_does_not_say_so_needs_all_days_before_it(course):
+    assert [lesson.name for lesson in load_manifest(course).needed("2.1")] == ["1.1", "1.2"]
+
+
+def test_a_day_needs_only_the_days_that_it_names(course):
+    need(course, "2.1", '["1.1"]')
+    need(course, "1.2", "[]")
+    manifest = load_manifest(course)
+    assert [lesson.name for lesson in manifest.needed("2.1")] == ["1.1"]
+    assert manifest.needed("1.2") == ()
+
+
+def test_a_day_needs_what_the_days_that_it_names_need(course):
+    need(course, "2.1", '["1.2"]')
+    assert [lesson.name for lesson in load_manifest(course).needed("2.1")] == ["1.1", "1.2"]
+
+
 @pytest.mark.parametrize(
     ("ask", "says"),
     [
@@ -163,12 +186,12 @@ def test_functions_in_folders_can_be_named():
         (
             "points = 5",
             "point = 5\npoints = 5",
-            f"{DAY_1}:15: unknown key 'point'; known here: hints, id, implements, points, title",
+            f"{DAY_1}:15: unknown key 'point'; known here: hints, id, implements, points, seconds, shortcuts, title",
         ),
         (
             'goal = "',
             'goals = ["x"]\ngoal = "',
-            f"{DAY_1}:2: unknown key 'goals'; known here: chapter, goal, stage, task, title",
+            f"{DAY_1}:2: unknown key 'goals'; known here: chapter, goal, needs, seconds, stage, task, title",
         ),
         (
             'implements = ["shapes.py::perimeter"]',
@@ -179,6 +202,22 @@ def test_functions_in_folders_can_be_named():
             'hints = ["Look at Size.", "All',
             'hints = [1, "All',
             f"{DAY_1}:17: hints must be a list of strings, not empty",
+        ),
+        (
+            "points = 5\n",
+            'points = 5\nshortcuts = ["torch.sum", "sum"]\n',
+            f"{DAY_1}:16: 'sum' names no call: write it with its module, such as torch.softmax",
+        ),
+        ('goal = "', 'needs = "1.1"\ngoal = "', f"{DAY_1}:2: needs must be a list of strings"),
+        (
+            'goal = "',
+            'needs = ["1.1"]\ngoal = "',
+            f"{DAY_1}:2: needs '1.1': name an earlier day, for example 1.1",
+        ),
+        (
+            'goal = "',
+            'needs = ["0.9"]\ngoal = "',
+            f"{DAY_1}:2: needs '0.9': there is no such day",
         ),
     ],
 )

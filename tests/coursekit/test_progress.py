@@ -6,7 +6,7 @@ import io
 from pathlib import Path
 
 import pytest
-from courses import SHAPES, learner_text, make_course, solve, write
+from courses import COUNTING, SHAPES, learner_text, make_course, solve, write
 from rich.console import Console
 
 from coursekit.backends import Backend
@@ -63,7 +63,7 @@ def test_an_untouched_course_is_not_started(course):
     assert line_with(text, "Rectangles") == "1.1 Rectangles · · 0 / 15"
     assert "Next:   Week 1 Day 1 Task 1, Area" in text
     assert "pdm run test 1.1" in text
-    assert "book/src/week_1/day_1.md" in text
+    assert "Read:   pdm run book --open 1.1 (book/src/week_1/day_1.md)" in text
 
 
 def test_each_standing_has_its_symbol_and_points(course):
@@ -154,6 +154,30 @@ def test_a_finished_course_says_so(course):
     assert "60 of 60 points" in text
     assert "Every task is done" in text
     assert "░" not in text
+
+
+def test_after_catching_up_the_next_task_is_one_of_that_day(course):
+    lesson = course.lessons / "week_2" / "day_1" / "lesson.toml"
+    write(lesson, 'needs = ["1.1"]\n' + lesson.read_text(encoding="utf-8"))
+    catch_up(to="2.1")
+    assert "Next:   Week 2 Day 1 Task 1, Counting up" in screen(course)
+    write(course.starter() / "counting.py", COUNTING)
+    record(course, _2_1_1="passed", _2_1_2="passed")
+    assert "Next:   Week 1 Day 2 Task 1, A circle" in screen(course)
+
+
+def test_where_the_rest_is_borrowed_the_course_is_not_called_done(course):
+    catch_up(to="2.1")
+    text = learner_text(course, "shapes.py").replace("size.width * size.height", "size.height * size.width")
+    write(course.starter() / "shapes.py", text)
+    write(course.starter() / "counting.py", COUNTING)
+    record(course, _1_1_1="passed", _1_1_2="passed", _1_2_1="passed", _2_1_1="passed", _2_1_2="passed")
+    text = screen(course)
+    assert "35 of 60 points" in text
+    assert "Every task is done or borrowed; code worth 25 points is borrowed" in text
+    assert "the first of it in Week 1 Day 1 Task 2." in text
+    assert "Next:   pdm run reset 1.1 --borrowed" in text
+    assert "smoke" not in text
 
 
 def test_the_second_package_shows_only_what_it_has(course):

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 from courses import SHAPES, learner_text, make_course, solve, write
+from typer import Exit
 
 from coursekit.backends import Backend
 from coursekit.errors import CourseError
+from coursekit.learner.catch_up import catch_up
 from coursekit.learner.reset import reset
 from coursekit.learner.state import State
 from coursekit.lessons.outline import stubbed
@@ -40,6 +42,44 @@ def test_one_task_goes_back_and_the_others_stay(course):
     solve(course, "1.1", "1.2")
     reset(week=1, day=1, task=2)
     assert set(stubbed(learner_text(course, "shapes.py"))) == {"perimeter"}
+
+
+def test_a_day_or_a_task_can_be_named_in_one_word(course, capsys):
+    solve(course, "1.1", "1.2")
+    reset("1.1.2")
+    assert set(stubbed(learner_text(course, "shapes.py"))) == {"perimeter"}
+    assert "Stubs are back in Week 1 Day 1 Task 2:" in capsys.readouterr().out
+    reset("1.1")
+    assert set(stubbed(learner_text(course, "shapes.py"))) == {"area", "perimeter"}
+
+
+def test_without_a_day_it_explains_itself_and_changes_nothing(course, capsys):
+    catch_up(to="1.2")
+    solved = learner_text(course, "shapes.py").replace("size.width * size.height", "size.height")
+    write(course.starter() / "shapes.py", solved)
+    capsys.readouterr()
+    with pytest.raises(Exit) as left:
+        reset()
+    assert left.value.exit_code == 2
+    out = capsys.readouterr().out
+    assert "pdm run reset 1.3.2            one task" in out
+    assert "Days with code of yours: 1.1\nDays with borrowed code: 1.1\n" in out
+    assert learner_text(course, "shapes.py") == solved
+
+
+def test_on_request_only_what_is_borrowed_goes_back(course, capsys):
+    mine = SHAPES.replace("size.width * size.height", "size.height * size.width")
+    start, end = mine.index("def area"), mine.index("def perimeter")
+    text = learner_text(course, "shapes.py")
+    text = text[: text.index("def area")] + mine[start:end] + text[text.index("def perimeter") :]
+    write(course.starter() / "shapes.py", text)
+    catch_up(to="1.2")
+    reset("1.1", borrowed=True)
+    assert learner_text(course, "shapes.py") == text
+    assert State.load(course).borrowed["tiny_llm"] == {}
+    capsys.readouterr()
+    reset("1.1", borrowed=True)
+    assert "Nothing to put back: Day 1.1 holds nothing borrowed." in capsys.readouterr().out
 
 
 def test_the_learners_own_lines_stay_byte_for_byte(course):
@@ -117,6 +157,10 @@ def test_a_syntax_error_is_named_and_nothing_changes(course):
     ("arguments", "says"),
     [
         ({"week": 1, "day": 9}, "there is no Day 1.9"),
+        ({"name": "1.9"}, "there is no Day 1.9"),
+        ({"name": "1.1.3"}, "Day 1.1 has no task 3"),
+        ({"name": "1.1", "task": 2}, "name the day once: 1.1, or --week and --day"),
+        ({"task": 2}, "Name it: pdm run reset 1.3"),
         ({"week": 1, "day": 1, "task": 3}, "Day 1.1 has no task 3; it has: 1.1.1 Area; 1.1.2 Perimeter"),
         ({"week": 1, "day": 1, "backend": Backend.MLX}, "tiny_llm_mlx has nothing of Day 1.1"),
     ],

@@ -12,9 +12,10 @@ from runs import change, course_command, environment
 
 from coursekit.backends import Backend
 from coursekit.errors import CourseError
+from coursekit.learner.catch_up import catch_up
 from coursekit.manifest import load_manifest
 from coursekit.running.import_path import Impl
-from coursekit.running.runner import select
+from coursekit.running.selection import select
 
 
 @pytest.fixture
@@ -45,6 +46,22 @@ def test_days_begun_are_chosen_and_the_one_after(course):
 def test_a_day_stays_begun_while_its_file_has_a_slip_of_syntax(course):
     solve(course, "1.1.1")
     change(course, "return size.width *", "return * size.width *")
+    assert chosen(course, None, None) == ["1.1", "1.2"]
+
+
+def test_borrowed_days_are_left_out_and_the_day_caught_up_to_is_the_next(course, monkeypatch):
+    monkeypatch.setenv("TINY_LLM_ROOT", str(course.root))
+    lesson = course.lessons / "week_2" / "day_1" / "lesson.toml"
+    write(lesson, 'needs = ["1.1"]\n' + lesson.read_text(encoding="utf-8"))
+    catch_up(to="2.1")
+    assert chosen(course, None, None) == ["2.1"]
+    change(course, "return size.width * size.height  # metres squared", "return size.height * size.width")
+    assert chosen(course, None, None) == ["1.1", "2.1"]
+
+
+def test_records_that_cannot_be_read_do_not_hide_the_days_begun(course):
+    solve(course, "1.1")
+    write(course.state, "a file in the place of the folder")
     assert chosen(course, None, None) == ["1.1", "1.2"]
 
 
@@ -105,6 +122,16 @@ def test_a_passing_day_leaves_with_zero_and_is_remembered(course):
         "1.1.1": ("passed", 10),
         "1.1.2": ("passed", 5),
     }
+
+
+def test_where_nothing_can_be_recorded_the_board_is_shown_all_the_same(course):
+    solve(course, "1.1")
+    write(course.state, "a file in the place of the folder")
+    ran = course_command(course, "test", "1.1")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "15 of 15 points" in ran.stdout
+    (note,) = ran.stderr.splitlines()
+    assert "these results are not recorded" in note
 
 
 def test_what_is_not_written_yet_leaves_with_one_and_is_no_error(course):

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 from courses import COUNTING, make_course, write
+from filelock import FileLock
 
 from coursekit.errors import CourseError
-from coursekit.learner.state import State, save_copies
+from coursekit.learner import state as state_module
+from coursekit.learner.copies import save_copies
+from coursekit.learner.state import State
 from coursekit.lessons.outline import fingerprint, functions, parse
 from coursekit.manifest import FunctionRef
 from coursekit.paths import Course
@@ -40,6 +44,7 @@ def test_what_is_saved_is_read_back(course):
     state.record("tiny_llm_mlx", "2.1.1", "wrong", 0)
     state.hints["1.1.1"] = 2
     state.borrow("tiny_llm", TOTAL, COUNTING)
+    state.towards["tiny_llm"] = "2.1"
     state.save()
     again = State.load(course)
     assert again == state
@@ -48,6 +53,14 @@ def test_what_is_saved_is_read_back(course):
     assert (result.state, result.points) == ("passed", 10)
     assert result.when.endswith("+00:00")
     assert again.result("tiny_llm", "2.1.1") is None
+
+
+def test_records_from_before_a_day_was_caught_up_to_are_read(course):
+    write(
+        course.state / "progress.json", '{"schema": 1, "results": {}, "hints": {"1.1.1": 2}, "borrowed": {}}'
+    )
+    state = State.load(course)
+    assert (state.hints, state.towards) == ({"1.1.1": 2}, {})
 
 
 def test_an_unknown_state_is_refused(course):
@@ -80,6 +93,10 @@ def test_the_latest_package_is_the_one_tested_last(course):
         b'{"schema": 1, "results": {"tiny_llm": {"1.1.1": {"state": "passed"}}}, "hints": {}, "borrowed": {}}',
         b'{"schema": 1, "results": {}, "hints": {"1.1.1": "two"}, "borrowed": {}}',
         b'{"schema": 1, "results": {}, "hints": {}, "borrowed": {"tiny_llm": 3}}',
+        b'{"schema": 1, "results": {}, "hints": {"1.1.1": 1e999}, "borrowed": {}}',
+        b'{"schema": 1, "results": {}, "hints": {"1.1.1": -7}, "borrowed": {}}',
+        b'{"schema": ' + b"9" * 5000 + b', "results": {}, "hints": {}, "borrowed": {}}',
+        b"[" * 200_000,
     ],
 )
 def test_a_damaged_file_is_moved_aside_and_new_records_begin(course, content, capsys):
@@ -90,6 +107,64 @@ def test_a_damaged_file_is_moved_aside_and_new_records_begin(course, content, ca
     assert (course.state / "progress.json.damaged").read_bytes() == content
     assert not (course.state / "progress.json").exists()
     assert "progress.json.damaged" in capsys.readouterr().err
+
+
+def test_damaged_records_that_cannot_be_moved_aside_stop_nothing(course, monkeypatch, capsys):
+    write(course.state / "progress.json", "{")
+
+    def refuse(source: Path, target: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(source))
+
+    monkeypatch.setattr(state_module.os, "replace", refuse)
+    assert State.load(course).hints == {}
+    assert "are damaged, and can't be moved aside: Permission denied" in capsys.readouterr().err
+
+
+def test_a_full_disk_names_the_file_that_could_not_be_written(course, monkeypatch):
+    def full_disk(path: Path, content: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full_disk)
+    with pytest.raises(CourseError, match=r"can't write .*progress\.json: No space left"):
+        State.load(course).save()
+
+
+def test_two_changes_at_once_lose_nothing(course):
+    """The second change waits for the first, and reads what that has written."""
+    entered, second_waits = Event(), Event()
+
+    def change_second() -> None:
+        entered.wait()
+        second_waits.set()
+        with State.changing(course) as state:
+            state.hints["2.1.1"] = 1
+
+    thread = Thread(target=change_second)
+    thread.start()
+    with State.changing(course) as state:
+        entered.set()
+        second_waits.wait()
+        state.hints["1.1.1"] = 1
+    thread.join()
+    assert State.load(course).hints == {"1.1.1": 1, "2.1.1": 1}
+
+
+def test_a_change_that_fails_is_not_written_and_lets_the_next_one_in(course):
+    with pytest.raises(ZeroDivisionError), State.changing(course) as state:
+        state.hints["1.1.1"] = 1 // 0
+    with State.changing(course) as state:
+        assert state.hints == {}
+
+
+def test_records_that_another_command_holds_are_a_clear_error(course, monkeypatch):
+    monkeypatch.setattr(state_module, "LOCK_SECONDS", 0.01)
+    course.state.mkdir()
+    with (
+        FileLock(course.state / "progress.lock"),
+        pytest.raises(CourseError, match="another command has held"),
+        State.changing(course),
+    ):
+        pass
 
 
 def test_a_second_damaged_file_does_not_replace_the_first(course):
@@ -151,7 +226,10 @@ def test_forgetting_a_task_leaves_the_others(course):
 def test_copies_keep_their_paths_and_never_meet(course):
     path = course.starter() / "shapes.py"
     path.write_bytes(b"mine\r\n")
-    folders = [save_copies(course, [path, course.starter() / "gone.py"]) for _ in range(3)]
+    folders = [
+        save_copies(course, [path, course.starter() / "gone.py"], "a test", State.load(course))
+        for _ in range(3)
+    ]
     assert len(set(folders)) == 3
     for folder in folders:
         assert folder is not None
@@ -161,11 +239,11 @@ def test_copies_keep_their_paths_and_never_meet(course):
 
 
 def test_nothing_to_copy_makes_no_folder(course):
-    assert save_copies(course, [course.starter() / "gone.py"]) is None
+    assert save_copies(course, [course.starter() / "gone.py"], "a test", State.load(course)) is None
     assert not course.state.exists()
 
 
 def test_a_file_in_the_place_of_the_records_folder_is_a_clear_error(course):
     write(course.state, "in the way")
     with pytest.raises(CourseError, match=r"\.course"):
-        save_copies(course, [course.starter() / "shapes.py"])
+        save_copies(course, [course.starter() / "shapes.py"], "a test", State(course.state))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +77,41 @@ def test_half_a_character_decodes_to_the_replacement_sign(vocabulary: dict[str, 
     tokenizer = load_tokenizer(write_gguf_tokenizer(tmp_path / "t.gguf", vocabulary, "smollm"))
     first_byte_of_a_smile = vocabulary["tokens"].index(slow_bpe.LETTERS["🙂".encode()[0]])
     assert tokenizer.decode([first_byte_of_a_smile]) == "\ufffd"
+
+
+def test_no_token_stands_for_more_characters_than_the_longest(
+    vocabulary: dict[str, Any], tmp_path: Path
+) -> None:
+    save_folder(tmp_path, vocabulary, None)
+    tokenizer = load_tokenizer(tmp_path)
+    lengths = [len(tokenizer.decode([i], skip_control_tokens=False)) for i in range(tokenizer.vocab_size)]
+    assert max(lengths) == tokenizer.longest_token
+
+
+def test_other_threads_run_while_a_long_text_becomes_tokens(
+    vocabulary: dict[str, Any], tmp_path: Path
+) -> None:
+    """A server's event loop is one of them. This thread makes nothing but one call, so it lets go only inside it."""
+    save_folder(tmp_path, vocabulary, None)
+    tokenizer = load_tokenizer(tmp_path)
+    ran, asked, usual = list[int](), threading.Event(), sys.getswitchinterval()
+
+    def count() -> None:
+        asked.wait()
+        ran.append(1)
+
+    other = threading.Thread(target=count)
+    other.start()
+    tokenizer.encode("warm up")
+    sys.setswitchinterval(1000)  # seconds: a thread that computes in Python isn't interrupted
+    try:
+        asked.set()
+        tokenizer.encode("the cat sat " * 200_000)
+        seen = len(ran)
+    finally:
+        sys.setswitchinterval(usual)
+        other.join()
+    assert seen == 1
 
 
 def test_control_tokens_in_text_are_letters_when_asked(vocabulary: dict[str, Any], tmp_path: Path) -> None:

@@ -168,12 +168,12 @@ def write_gguf(
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
     writer.add_vocab_size(config.vocab_size)
-    writer.add_bos_token_id(1)
-    writer.add_eos_token_id(2)
+    ids = {"tokenizer.ggml.bos_token_id": 1, "tokenizer.ggml.eos_token_id": 2}
+    settings = {**{key: (i, gguf.GGUFValueType.UINT32) for key, i in ids.items()}, **(settings or {})}
     if getattr(config, "head_dim", None):
         writer.add_key_length(config.head_dim)
         writer.add_value_length(config.head_dim)
-    for key, value in (settings or {}).items():
+    for key, value in settings.items():
         writer.add_key_value(key, *value)
     if config.rope_parameters["rope_type"] == "llama3":
         extra = {"rope_freqs.weight": rope_divisors(config), **(extra or {})}

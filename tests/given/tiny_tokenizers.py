@@ -106,6 +106,20 @@ def trained() -> dict[str, Any]:
     return {"tokens": tokens, "merges": [" ".join(merge) for merge in model["merges"]], "kinds": kinds}
 
 
+def ggml_settings(vocabulary: dict[str, Any]) -> dict[str, Any]:
+    """The keys of a GGUF file that has Qwen2's rule, with their types."""
+    text, number, array = gguf.GGUFValueType.STRING, gguf.GGUFValueType.INT32, gguf.GGUFValueType.ARRAY
+    return {
+        "tokenizer.ggml.model": ("gpt2", text),
+        "tokenizer.ggml.pre": ("qwen2", text),
+        "tokenizer.ggml.tokens": (vocabulary["tokens"], array, text),
+        "tokenizer.ggml.merges": (vocabulary["merges"], array, text),
+        "tokenizer.ggml.token_type": (vocabulary["kinds"], array, number),
+        "tokenizer.ggml.add_bos_token": (True, gguf.GGUFValueType.BOOL),
+        "tokenizer.chat_template": (CHATML, text),
+    }
+
+
 def write_gguf_tokenizer(path: Path, vocabulary: dict[str, Any], rule: str, **settings: Any) -> Path:
     """A GGUF file with a tokenizer and no weights; `settings` are further keys of tokenizer.ggml."""
     writer = gguf.GGUFWriter(path, "llama")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import time
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from rich.console import Console
 
 from coursekit.errors import CourseError
+from coursekit.running.import_path import Impl
 from programs import batch_main, seats_view
 from programs.answers import Answer, BatchWatch, Speed, measure
 from programs.batch_main import ANSWERING
@@ -24,7 +26,7 @@ from programs.stages import Limits, Stage, find_stages
 LIMITS = Limits(seats=2, chunk=16)
 TOKENS = 6
 STUB = "Week 2 Day 7 Task 4: Continuous batching"
-OFF = {"temperature": 0.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "seed": None}
+OFF = {"temperature": 0.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "repetition_penalty": 1.0, "seed": None}
 NOTHING: Any = None
 
 
@@ -167,9 +169,44 @@ def test_in_a_pipe_the_view_is_one_plain_line_an_answer() -> None:
         view.step(answers, None, {answers[1]})
     lines = shown(console).splitlines()
     assert len(lines) == 1
-    assert lines[0].startswith("1 of 2 answered: number 2, 1 tokens, after ")
+    assert re.fullmatch(
+        r"1 of 2 answered: number 2, 1 token, after [\d.]+ s( · about \d+ \w+ left)?", lines[0]
+    )
     assert isinstance(console.file, io.StringIO)
     assert "\x1b" not in console.file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "left"),
+    [(1.0, ""), (10.0, " · about 51 s left"), (40.0, " · about 3 minutes left")],
+    ids=["too early to guess", "seconds", "minutes"],
+)
+def test_the_time_that_is_left_counts_the_tokens_of_prompts_and_outputs(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, left: str
+) -> None:
+    monkeypatch.setattr(time, "perf_counter", lambda: seconds)
+    console = Console(file=io.StringIO(), force_terminal=False)
+    done, half, waiting = (
+        answer(1, length=8, computed=8),
+        answer(2, length=14, computed=4),
+        answer(3, length=50),
+    )
+    with SeatsView(console, [done, half, waiting], max_tokens=6) as view:
+        done.choose(NOTHING, [])
+        half.output = [7]
+        done.timing.arrivals = [seconds]
+        view.step([done, half], None, {done})  # 14 of 85 tokens are done, if none of the others ends early
+    assert shown(console) == f"1 of 3 answered: number 1, 1 token, after {seconds:.1f} s{left}\n"
+
+
+def test_at_the_end_no_time_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "perf_counter", lambda: 10.0)
+    console = Console(file=io.StringIO(), force_terminal=False)
+    done = answer(1)
+    done.choose(NOTHING, [])
+    with SeatsView(console, [done], max_tokens=6) as view:
+        view.step([done], None, {done})
+    assert "left" not in shown(console)
 
 
 def stage(name: str, tokens: int = 2, error: BaseException | None = None) -> Stage:
@@ -198,7 +235,7 @@ def plain_requests(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def answer_all(*stages: Stage) -> None:
-    batch_main.answer_all(loaded(), stages, LIMITS, TOKENS, OFF)
+    batch_main.answer_all(loaded(), stages, LIMITS, TOKENS, OFF, Impl.LEARNER)
 
 
 def test_the_next_form_is_taken_where_code_is_missing_and_the_advice_names_it(
@@ -211,6 +248,19 @@ def test_the_next_form_is_taken_where_code_is_missing_and_the_advice_names_it(
     assert "This was one by one: 2 short prompts" in out
     assert STUB in out
     assert "pdm run test 2.7" in out
+
+
+@pytest.mark.parametrize(
+    ("impl", "code"),
+    [(Impl.LEARNER, "your code, src/tiny_llm/"), (Impl.SOLUTION, "the reference, solutions/tiny_llm/")],
+)
+def test_whose_code_answers_stands_before_the_answers_and_behind_the_times(
+    capsys: pytest.CaptureFixture[str], impl: Impl, code: str
+) -> None:
+    batch_main.answer_all(loaded(), [stage("in seats")], LIMITS, TOKENS, OFF, impl)
+    out, err = capsys.readouterr()
+    assert err.splitlines()[0] == f"{code}: 2 prompts, in seats"
+    assert out.splitlines()[-1] == f"run by {code}"
 
 
 def test_when_no_form_has_its_code_the_last_ones_stub_is_raised() -> None:

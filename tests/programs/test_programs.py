@@ -60,18 +60,30 @@ def test_a_seed_draws_the_same_raw_continuation_twice() -> None:
     draws = ("--temperature", "1.5", "--top-k", "50", "--seed", "11")
     first, second = run(*ask, *draws), run(*ask, *draws)
     assert first.returncode == second.returncode == 0, first.stderr
-    assert first.stdout == second.stdout != ""
+    assert first.stdout == second.stdout
+    assert first.stdout.startswith("Once upon a")
+    assert first.stdout != "Once upon a\n"
+
+
+def test_a_repetition_penalty_changes_the_answer() -> None:
+    ask = ("main", "--impl", "solution", "--raw", "--prompt", "One two one two one", "--max-tokens", "4")
+    plain, penalized = run(*ask), run(*ask, "--repetition-penalty", "100")
+    assert plain.returncode == penalized.returncode == 0, penalized.stderr
+    assert plain.stdout.startswith("One two one two one")
+    assert penalized.stdout.startswith("One two one two one")
+    assert penalized.stdout != plain.stdout
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("main", "--impl", "solution", "--prompt", "x", "--top-p", "3"), "top_p is 3.0"),
+        (("main", "--impl", "solution", "--prompt", "x", "--top-p", "3"), "Invalid value for '--top-p'"),
         (("main", "--impl", "solution", "--prompt", "", "--raw"), "the prompt is empty"),
+        (("main", "--impl", "solution", "--prompt", ""), "the prompt is empty"),
         (("main", "--impl", "solution", "--prompt", "x", "--bits", "8"), "in 4 bits, not in 8"),
         (("main", "--impl", "solution", "--prompt", "x", "--matmul", "kernel"), "ask for 4 bits too"),
         (("main", "--impl", "solution", "--prompt", "x", "--model", "no/such/model.gguf"), "no model at"),
-        (("batch-main", "--impl", "solution", "--temperature", "-1"), "temperature is -1.0"),
+        (("batch-main", "--impl", "solution", "--temperature", "-1"), "Invalid value for '--temperature'"),
         (
             ("batch-main", "--impl", "solution", "--stage", "warp"),
             "there is no stage 'warp'; there are: ragged, kernel",
@@ -214,7 +226,9 @@ def test_ctrl_c_stops_batch_main_with_the_answers_so_far() -> None:
         encoding="utf-8",
     )
     assert process.stderr is not None
-    assert "1 of 16 answered" in process.stderr.readline()
+    for line in process.stderr:
+        if "1 of 16 answered" in line:
+            break
     process.send_signal(signal.SIGINT)
     output, errors = process.communicate(timeout=60)
     assert process.returncode == 130

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
@@ -10,11 +11,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import IO, Any
 
 import pytest
 from rich.console import Console
 
+from programs.cores import most_pages
 from programs.serve_view import ServeView, line, table
 
 COMMAND = [sys.executable, "-m", "programs"]
@@ -64,7 +67,7 @@ def read_until(stream: IO[str] | None, pattern: str) -> str:
 
 @needs_signals
 def test_a_server_answers_refuses_and_finishes_what_runs_when_it_is_told_to_stop() -> None:
-    with serving("--watch") as server:
+    with serving("--watch", "--pages", "64") as server:
         port = read_until(server.stderr, r"serving on 127\.0\.0\.1:(\d+)")
         assert (
             read_until(server.stderr, r"try it.*: (.*)") == f'pdm run ask "Name three fruits." --port {port}'
@@ -77,9 +80,12 @@ def test_a_server_answers_refuses_and_finishes_what_runs_when_it_is_told_to_stop
             r"^8 tokens · first after [\d.]+ s · [\d.]+ tokens/s$", answered.stderr, re.MULTILINE
         )
         read_until(server.stderr, r"(running 0/16.* 1 finished)")
-        refused = ask(port, "x", "--top-p", "7")
+        refused = ask(port, "x", "--max-tokens", "2000")
         assert refused.returncode == 2
-        assert refused.stderr == "error: INVALID_ARGUMENT: top_p is 7.0; it must be above 0 and at most 1\n"
+        assert re.fullmatch(
+            r"error: INVALID_ARGUMENT: prompt and output need up to \d+ pages of 16 tokens; there are 64\n",
+            refused.stderr,
+        )
         taken = subprocess.run(
             [*COMMAND, "serve", "--impl", "solution", "--port", port],
             capture_output=True,
@@ -88,7 +94,11 @@ def test_a_server_answers_refuses_and_finishes_what_runs_when_it_is_told_to_stop
             timeout=LIMIT,
         )
         assert taken.returncode == 2
-        assert f"can't listen on 127.0.0.1:{port}: is another server running?" in taken.stderr
+        said = [each for each in taken.stderr.splitlines() if not each.startswith("starting")]
+        assert said == [
+            f"error: can't listen on 127.0.0.1:{port}: {os.strerror(errno.EADDRINUSE)}; "
+            "choose another port with --port, or 0 for any that is free",
+        ]
         long = subprocess.Popen(
             [*COMMAND, "ask", "Tell me a story.", "--max-tokens", "40", "--port", port],
             stdout=subprocess.PIPE,
@@ -105,16 +115,108 @@ def test_a_server_answers_refuses_and_finishes_what_runs_when_it_is_told_to_stop
         assert server.wait(LIMIT) == 0
 
 
+def long_answer(port: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*COMMAND, "ask", "Tell me a long story.", "--max-tokens", "4000", "--port", port],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+    )
+
+
+@needs_signals
+@pytest.mark.parametrize(
+    ("first", "second", "code"),
+    [("SIGINT", "SIGINT", 130), ("SIGTERM", "SIGTERM", 143), ("SIGTERM", "SIGINT", 130)],
+)
+def test_a_second_signal_stops_at_once(first: str, second: str, code: int) -> None:
+    with serving("--watch", "--grace", "90") as server:
+        port = read_until(server.stderr, r"serving on 127\.0\.0\.1:(\d+)")
+        client = long_answer(port)
+        read_until(server.stderr, r"(running 1/16)")
+        server.send_signal(signal.Signals[first])
+        read_until(server.stderr, r"(finishing 1 request, 90 s at most)")
+        server.send_signal(signal.Signals[second])
+        assert server.stderr is not None
+        assert server.stderr.read().splitlines()[-1] == "stopped at once: 1 not finished, 0 finished"
+        assert server.wait(LIMIT) == code
+        client.communicate(timeout=LIMIT)
+        assert client.returncode == 2
+
+
+@needs_signals
+def test_when_the_grace_is_over_the_server_ends_in_peace() -> None:
+    with serving("--watch", "--grace", "0.2") as server:
+        port = read_until(server.stderr, r"serving on 127\.0\.0\.1:(\d+)")
+        client = long_answer(port)
+        read_until(server.stderr, r"(running 1/16)")
+        server.send_signal(signal.SIGTERM)
+        read_until(server.stderr, r"(finishing 1 request, 0.2 s at most)")
+        assert server.stderr is not None
+        assert re.fullmatch(
+            r"stopped: 0 finished, 1 cancelled, \d+ tokens in \d+ steps\n", server.stderr.read()
+        )
+        assert server.wait(LIMIT) == 0
+        _, errors = client.communicate(timeout=LIMIT)
+        assert (client.returncode, "UNAVAILABLE" in errors) == (2, True), errors
+
+
 def test_without_a_server_the_client_says_how_to_start_one() -> None:
     done = ask("1", "x")
     assert done.returncode == 2
     assert done.stderr == "error: no server answers on 127.0.0.1:1; start one with: pdm run serve\n"
 
 
+def test_a_host_that_no_one_knows_is_named() -> None:
+    done = ask("1", "x", "--host", "no.such.host.invalid")
+    assert done.returncode == 2
+    assert done.stderr == "error: there is no machine of the name in no.such.host.invalid:1: check --host\n"
+
+
+def test_more_pages_than_the_machine_has_memory_for_are_refused_with_how_many_there_is_room_for() -> None:
+    with serving("--pages", "99999999999") as server:
+        _, errors = server.communicate(timeout=LIMIT)
+    assert server.returncode == 2
+    assert re.fullmatch(
+        r"error: 99,999,999,999 pages of 16 tokens would take 73,728,000 GB; there are \d+ GB in all, "
+        r"room for [\d,]+ pages: give a smaller --pages",
+        errors.splitlines()[-1],
+    )
+
+
+def test_a_seat_may_hold_no_more_pages_than_the_models_positions_fill() -> None:
+    model: Any = SimpleNamespace(config=SimpleNamespace(max_positions=33))
+    assert most_pages(model) == 3
+
+
+@needs_signals
+def test_ctrl_c_of_the_client_ends_the_line_and_says_how_fast_it_was() -> None:
+    with serving() as server:
+        port = read_until(server.stderr, r"serving on 127\.0\.0\.1:(\d+)")
+        client = subprocess.Popen(
+            [*COMMAND, "ask", "Once upon a time", "--raw", "--max-tokens", "2000", "--port", port],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+        )
+        assert client.stdout is not None
+        assert client.stdout.read(16) == "Once upon a time"
+        client.send_signal(signal.SIGINT)
+        output, errors = client.communicate(timeout=LIMIT)
+        assert client.returncode == 130
+        assert output.endswith("\n")
+        assert re.search(
+            r"^\d+ tokens · first after [\d.]+ s · [\d.]+ tokens/s · broken off$", errors, re.MULTILINE
+        )
+        assert "Traceback" not in errors
+
+
 def test_a_negative_top_k_is_refused_before_it_is_sent() -> None:
     done = ask("1", "x", "--top-k", "-1")
     assert done.returncode == 2
-    assert done.stderr == "error: top_k is -1; it must be a whole number, 0 or more\n"
+    assert re.match(r"error: .*'--top-k'.* 0 ", done.stderr), done.stderr
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from coursekit.editing.source import stub
 from coursekit.errors import CourseError
@@ -18,7 +20,7 @@ from programs import stages
 from programs.golden import GoldenPrompt, Parting
 from programs.implementation import require_written
 from programs.seats import Observe
-from programs.smoke import run_stage, run_stages
+from programs.smoke import make_ladder, run_stage, run_stages
 from programs.stages import SERVED, STAGES, Limits, Stage, find_stages
 
 ENGINE: Any = SimpleNamespace(tokenizer=SimpleNamespace(end_ids=()))
@@ -83,6 +85,23 @@ def test_a_parting_is_reported_with_its_prompt() -> None:
 def test_a_stage_that_gives_a_request_no_token_parts_from_the_golden_ones() -> None:
     run = run_stage(ENGINE, stage("a", answering({**ANSWERS, (3,): []})), GOLDEN)
     assert run.partings == [(GOLDEN[1], Parting(0, expected=8, actual=None))]
+
+
+def ladder(count: int) -> list[str]:
+    """The lines of the ladder of some stages."""
+    runs, _ = run_stages(ENGINE, [stage(name, right) for name in "abc"[:count]], GOLDEN)
+    console = Console(width=100)
+    with console.capture() as capture:
+        console.print(make_ladder(runs, GOLDEN))
+    return capture.get().splitlines()
+
+
+def test_stages_are_compared_with_the_first_one_and_a_single_stage_with_nothing() -> None:
+    compared, single = ladder(2), ladder(1)
+    assert compared[0].split() == ["stage", "tokens/s", "×", "first", "tokens"]
+    assert re.search(r"^S9 +a +[\d.]+ +1\.00  the same", compared[1])
+    assert single[0].split() == ["stage", "tokens/s", "tokens"]
+    assert re.search(r"^S9 +a +[\d.]+  the same", single[1])
 
 
 def test_a_stage_that_may_not_run_is_left_out_like_one_without_code() -> None:

@@ -45,6 +45,10 @@ def environment(course: Course) -> dict[str, str]:
     tool = str(Path(__file__).parents[2] / "src")
     # Other pytest plugins take a third of a second to load in each of many short runs.
     quick = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "pytest_timeout"}
+    if (
+        sys.dont_write_bytecode
+    ):  # then it stays so: bytecode of courses that are gone would fill the user's cache
+        quick["PYTHONPYCACHEPREFIX"] = os.devnull
     return kept | quick | {"TINY_LLM_ROOT": str(course.root), "PYTHONPATH": tool, "PYTHONIOENCODING": "utf-8"}
 
 

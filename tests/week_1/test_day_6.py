@@ -166,11 +166,12 @@ def test_task_2_an_end_token_is_the_last(lab, end_ids):
 
 def test_task_2_an_end_token_can_be_the_first(lab):
     model = ScriptedModel(lab, len(PROMPT), SCRIPT)
+    tokens = list(generate(lab, model, PROMPT, 7, (SCRIPT[0],)))
     check_equal(
-        list(generate(lab, model, PROMPT, 7, (SCRIPT[0],))),
+        tokens,
         SCRIPT[:1],
         name="the tokens, with the first of them an end token",
-        suspects={"generation went on after the end token": SCRIPT},
+        suspects={"generation went on after the end token": tokens if len(tokens) > 1 else []},
     )
 
 

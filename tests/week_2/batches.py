@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from shared.numbers import normal
+
+from coursekit.checking.comparison import CheckFailed
 
 # No two sizes are equal, and H·D is not E, so that a mixed-up axis can't pass.
 E, H, HKV, D, F, V, LAYERS = 20, 6, 2, 8, 28, 37, 3
@@ -59,6 +63,21 @@ def aligned(rows: Sequence[np.ndarray], S: int, fill: float = 0.0, left: bool = 
         start = 0 if left else S - row.shape[1]
         batch[b, :, start : start + row.shape[1]] = row
     return batch
+
+
+@contextmanager
+def rows_of_busy_slots(rows: Callable[[], int]) -> Iterator[None]:
+    """Name the cause where an index is too large for the logits of the `rows()` slots that are busy."""
+    try:
+        yield
+    except IndexError as error:
+        size = re.search(r"size (\d+)", str(error))
+        if size is None or int(size[1]) != rows():
+            raise
+        raise CheckFailed(
+            f"{error}\n  likely cause: the logits are indexed by slot; `batch.decode` returns a row for each busy "
+            "slot and none for the idle ones: pair its rows with the busy slots"
+        ) from error
 
 
 def tiny_model(lab: Any) -> Any:
@@ -126,6 +145,10 @@ class TracingModel:
         assert caches is not None, "the model was run without the caches"
         assert len(caches) == 2, f"{len(caches)} caches were given for 2 layers"
         places = self._places(positions, ids.shape)
+        assert places.max() < MAX_POSITIONS, (
+            f"a token stands at position {places.max()}; the model has {MAX_POSITIONS}. Does a request go on after "
+            "its end? (Taking slots out of the list that you are looping over skips the next one)"
+        )
         pairs = np.stack([ids, places], axis=-1)[:, None].astype(np.float64)
         readings = [self._read(cache, self.lab.array(pairs)) for cache in caches]
         seen = self._same_in_both(*readings)

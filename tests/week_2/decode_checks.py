@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,7 @@ def check_fold(
     options: dict[str, Any] = {"dtype": None, "atol": 1e-6, "nan": behind_seen}
     wrong_peaks = {
         "the peak has fallen: an earlier tile had a higher score": [scores[:seen].max()],
+        "the peak starts at 0: it is the higher of `peak` and the scores": [max(new_peak, 0.0)],
         "peak and total are returned in the wrong order": [new_total],
     }
     check_numpy(actual[1], [new_peak], name=f"{PEAK} {where}", suspects=wrong_peaks, **options)
@@ -79,16 +80,30 @@ def check_fold(
     )
 
 
-def check_parts(
-    cpu_kernel: Any, past: Past, count: int, where: str, dtype: str = "float32", atol: float = 2e-5
-) -> None:
+def run_parts(
+    cpu_kernel: Any,
+    past: Past,
+    count: int,
+    run: Callable[..., Any] = lambda kernel, *arguments: kernel(*arguments),
+    dtype: str = "float32",
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What the learner's attend_parts writes to out, peaks and totals; `run` calls the kernel."""
     __tracebackhide__ = True
     (B, Hkv, G, L, D), S = past.query.shape, past.key.shape[2]
     out = np.full((B, Hkv, count, G * L, D), NAN, np.float32)
     peaks, totals = np.full((2, *out.shape[:-1]), NAN, np.float32)
     query = stored(past.query, "float32").reshape(B, Hkv, G * L, D)
     key, value = (with_nan_behind(x, dtype, axis=2) for x in (past.key, past.value))
-    cpu_kernel.attend_parts(query, key, value, L, S, np.float32(past.scale), out, peaks, totals)
+    run(cpu_kernel.attend_parts, query, key, value, L, S, np.float32(past.scale), out, peaks, totals)
+    return out, peaks, totals
+
+
+def check_parts(
+    cpu_kernel: Any, past: Past, count: int, where: str, dtype: str = "float32", atol: float = 2e-5
+) -> None:
+    __tracebackhide__ = True
+    (_, _, G, L, _), S = past.query.shape, past.key.shape[2]
+    out, peaks, totals = run_parts(cpu_kernel, past, count, dtype=dtype)
     right = past.parts(count)
     wrong = {
         "the bits of bfloat16 are taken for whole numbers: tiles pass through as_floats": past.of_bits(
@@ -96,6 +111,10 @@ def check_parts(
         ).parts(count),
         "a query doesn't see its own key": past.parts(count, causal(L, S, shift=-1)),
         "a part goes on into the keys of the next": past.parts(count, whole_tiles=True),
+        "the last keys belong to no part: part p ends at (p + 1) · S // parts, not (p + 1) · (S // parts)": (
+            past.parts(count, keys=S // count * count)
+        ),
+        "the peak starts at 0: before the first key it is −inf": past.parts(count, lowest=0.0),
         "out is divided by the total already": (
             right[0] / np.maximum(right[2], 1e-30)[..., None],
             *right[1:],

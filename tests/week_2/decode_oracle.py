@@ -73,25 +73,32 @@ class Past:
         return cls(query, key, value, 0.4)
 
     def parts(
-        self, count: int, mask: np.ndarray | None = None, whole_tiles: bool = False
+        self,
+        count: int,
+        mask: np.ndarray | None = None,
+        whole_tiles: bool = False,
+        keys: int | None = None,
+        lowest: float = HIDDEN,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """What `attend_parts` must write: out [B, Hkv, parts, Q, D], peaks and totals [B, Hkv, parts, Q].
 
         Args:
             mask: [L, S] or [G, L, S]; the causal one when None.
             whole_tiles: the mistake of going on to the end of a part's last tile.
+            keys: the mistake of sharing out these keys alone; None for all.
+            lowest: the mistake of a peak that can't be lower than this.
         """
         (B, Hkv, G, L, D), S = self.query.shape, self.key.shape[2]
         mask = causal(L, S) if mask is None else mask
         scores = np.einsum("bhgld,bhsd->bhgls", self.query, self.key) * self.scale + mask
-        edges = [part * S // count for part in range(count + 1)]
+        edges = [part * (S if keys is None else keys) // count for part in range(count + 1)]
         out, peaks = np.zeros((B, Hkv, count, G * L, D)), np.full((B, Hkv, count, G * L), HIDDEN)
         totals = np.zeros_like(peaks)
         for part, (first, last) in enumerate(pairwise(edges)):
             if whole_tiles:
                 last = min(S, first + -(-(last - first) // TILE) * TILE)
             some = scores[..., first:last].reshape(B, Hkv, G * L, -1)
-            peak = some.max(axis=-1)
+            peak = some.max(axis=-1, initial=lowest)
             weights = np.exp(some - np.where(peak == HIDDEN, 0.0, peak)[..., None])
             out[:, :, part] = weights @ self.value[:, :, first:last]
             peaks[:, :, part], totals[:, :, part] = peak, weights.sum(axis=-1)

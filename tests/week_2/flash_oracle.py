@@ -80,12 +80,16 @@ def tile_suspects(
     }
     if first < 0:
         wrong = {"a negative diagonal was cut off at 0: `triu` takes it as it is": stairs(0), **wrong}
-    if mask is not None:
-        wrong["the causal rule is not applied where there is a mask"] = piece
-        wrong["the caller's mask is lost: only the causal rule is there"] = np.broadcast_to(
-            np.where(np.arange(size[1]) >= first + np.arange(size[0])[:, None], HIDDEN, 0.0), piece.shape
-        )
-    return wrong
+    if L > S:
+        wrong = {"S − L, which is negative here, was cut off at 0": stairs(first - (S - L)), **wrong}
+    if mask is None:
+        return wrong
+    rule = np.where(np.arange(size[1]) >= first + np.arange(size[0])[:, None], HIDDEN, 0.0)
+    return {
+        "the causal rule is not applied where there is a mask": piece,
+        "the caller's mask is lost: only the causal rule is there": np.broadcast_to(rule, piece.shape),
+        **wrong,
+    }
 
 
 def random_heads(

@@ -81,6 +81,12 @@ class Matrix:
             self.minima if minima is None else minima,
         )
 
+    def scaled_like_the_first_group(self) -> Matrix:
+        """Every group has the scale and the minimum of its output's first group."""
+        groups = self.scales.shape[1]
+        scales, minima = (np.repeat(part[:, :1], groups, axis=1) for part in (self.scales, self.minima))
+        return self.with_parts(scales=scales, minima=minima)
+
     def halves_swapped(self) -> Matrix:
         """Outputs j and j + 32 of each block have each other's codes."""
         filled = np.zeros((self.blocks * BLOCK, self.codes.shape[1]), np.uint8)

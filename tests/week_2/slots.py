@@ -101,7 +101,25 @@ class Rows:
             own = aligned([np.ones_like(part) for part in parts], S) == 1
             return np.where(own, right, found)
 
+        def with_a_gap() -> np.ndarray:
+            return aligned(
+                [
+                    np.concatenate(
+                        [part[:, :-L], np.zeros((HKV, S - part.shape[1], D)), part[:, -L:]], axis=1
+                    )
+                    for part in parts
+                ],
+                S,
+            )
+
+        def without_empty_caches() -> np.ndarray:
+            return aligned([part[:, : 0 if part.shape[1] == L else None] for part in parts], S)
+
         suspects = {
+            "the padding stands between a request's past and its new tokens: all its tokens are to lie together, in "
+            "the last columns": with_a_gap,
+            "a slot whose cache was empty is taken for idle": without_empty_caches,
+            "S is one column too large: it is the greatest length": lambda: aligned(parts, S + 1),
             "the rows are aligned on the left": lambda: aligned(parts, S, left=True),
             "the rows of idle slots were not ignored": with_idle_rows,
             "the padding isn't zeros but uninitialized memory": with_its_padding,

@@ -62,8 +62,9 @@ def test_task_1_groups_of_any_size_are_packed_along_the_last_axis(lab, shape):
 def test_task_1_every_byte_is_unpacked_into_its_two_codes(lab):
     nibbles = np.arange(256).reshape(4, 64)
     low, high = nibbles % 16, nibbles // 16
+    given = lab.array(nibbles, "uint8")
     check(
-        lab.quantize.unpack_nibbles(lab.array(nibbles, "uint8")),
+        lab.quantize.unpack_nibbles(given),
         np.concatenate((low, high), axis=1),
         name="the codes",
         dtype="uint8",
@@ -73,6 +74,7 @@ def test_task_1_every_byte_is_unpacked_into_its_two_codes(lab):
             "the low codes still lie under the high ones: shift them out": np.concatenate((low, nibbles), 1),
         },
     )
+    check_untouched(given, nibbles, name="the bytes", dtype="uint8")
 
 
 def test_task_1_every_pair_of_codes_comes_back(lab):
@@ -104,7 +106,17 @@ def test_task_2_the_chapters_example(lab):
         suspects={"the codes are rounded down: take the nearest": np.array([[[0x70, 0x1F, 0x84, 0xD4]]])},
     )
     values = np.array([[-1.0, 2.75, 0.0, 0.0, 1.0, -0.5, 1.25, 2.5]])
-    check(lab.quantize.dequantize(quantized), values, name="the values read back", axes="out in")
+    check(
+        lab.quantize.dequantize(quantized),
+        values,
+        name="the values read back",
+        axes="out in",
+        suspects={
+            "the minimum is multiplied by the scale, too: code · scale + minimum": (values + 1) - 0.25,
+            "the minimum is left out": values + 1,
+            "the minimum is subtracted: add it": values + 2,
+        },
+    )
 
 
 @pytest.mark.parametrize("group_size", [4, 32, 64])
@@ -215,8 +227,28 @@ def test_task_2_a_range_too_small_for_float16_has_scale_zero_and_no_nan(lab):
     check(lab.quantize.dequantize(quantized), np.full((2, 32), 0.25), name="the values read back")
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_task_2_smaller_weights_are_quantized_in_float32(lab, dtype):
+@pytest.mark.parametrize("turned", [False, True], ids=["every other row", "transposed"])
+def test_task_2_weights_that_do_not_lie_in_one_piece(lab, turned):
+    weight = weights("signed", 5, 64)
+    given = lab.array(weight.T).T if turned else lab.array(np.repeat(weight, 2, axis=0))[::2]
+    actual, expected = lab.quantize.quantize(given), lab.quantize.quantize(lab.array(weight))
+    for name, kind in (("scales", "float16"), ("minima", "float16"), ("nibbles", "uint8")):
+        wanted = lab.numpy(getattr(expected, name))
+        check(getattr(actual, name), wanted, name=f"the {name}", dtype=kind, rtol=0, atol=0)
+
+
+def test_task_2_dequantizing_changes_nothing_in_the_matrix(lab):
+    quantized = lab.quantize.quantize(lab.array(weights("signed", 3, 64)))
+    before = [lab.numpy(part) for part in (quantized.nibbles, quantized.scales, quantized.minima)]
+    lab.quantize.dequantize(quantized)
+    for name, kind, was in zip(
+        ("nibbles", "scales", "minima"), ("uint8", "float16", "float16"), before, strict=True
+    ):
+        check_untouched(getattr(quantized, name), was, name=f"the {name}", dtype=kind)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
+def test_task_2_weights_of_other_dtypes_are_quantized_in_float32(lab, dtype):
     small = lab.array(weights("offset", 4, 96), dtype)
     expected = lab.quantize.quantize(lab.array(lab.numpy(small), "float32"))
     actual = lab.quantize.quantize(small)

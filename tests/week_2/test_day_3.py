@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 from coursekit.check import check, check_equal, check_untouched
+from coursekit.checking.comparison import plural
+from coursekit.checking.kernel_run import run_as_python
 from coursekit.checking.memory import held_bytes
 
+from .decode_oracle import stored
 from .packed import BLOCK, SHAPES, Matrix, on_cpu, random_matrix, random_rows, rounded_to_bfloat16
 
 NAN = float("nan")
@@ -21,6 +24,8 @@ HIGH_FIRST = "outputs 0 … 31 of a block are in the high nibbles: they belong i
 POISONED = "the outputs (the array held NaN before the call: overwrite it, don't add to it)"
 LEFT_OVER = "the array's old content is still in it: you add to it, or don't write all of it"
 FILLING = "the scales or minima that fill the last block got into outputs that exist"
+FIRST_SCALES = "every group is scaled like the first: a group has in / groups inputs, not always 32"
+WHOLE_NUMBERS = "the partial sums are whole numbers: `np.zeros(BLOCK, np.float32)`, not an array of integers"
 SHARED = "the sums of one block go on into the next: each block needs an array of its own"
 
 
@@ -53,6 +58,8 @@ def packings(matrix: Matrix) -> dict[str, np.ndarray]:
     rows = np.stack([block.T for block in np.split(codes, matrix.blocks)])
     shape = (matrix.blocks, matrix.codes.shape[1], BLOCK)
     scrambled = codes.reshape(shape)
+    halves = codes.reshape(len(codes), -1, 2, matrix.group_size // 2)
+    in_file_order = halves.swapaxes(2, 3).reshape(matrix.blocks, BLOCK, -1).swapaxes(1, 2)
     return {
         HIGH_FIRST: rows[..., 32:] + 16 * rows[..., :32],
         "neighboring outputs share a byte: byte j holds outputs j and j + 32, not 2j and 2j + 1": (
@@ -60,6 +67,12 @@ def packings(matrix: Matrix) -> dict[str, np.ndarray]:
         ),
         "reshaped where it should be transposed: a block holds 64 outputs, which lie along the last axis": (
             scrambled[..., :32] + 16 * scrambled[..., 32:]
+        ),
+        "reshaped where it should be transposed, and neighboring outputs share a byte": (
+            scrambled[..., ::2] + 16 * scrambled[..., 1::2]
+        ),
+        "the codes of a group come out in another order than Day 2.2's: use `unpack_nibbles`": (
+            in_file_order[..., :32] + 16 * in_file_order[..., 32:]
         ),
     }
 
@@ -162,11 +175,7 @@ def row_mistakes(matrix: Matrix, x: np.ndarray) -> dict[str, np.ndarray]:
     }
     wrong = {mistake: groups_of.sum(axis=1) for mistake, groups_of in sums.items()}
     wrong["only the last group counts: add the groups up"] = (scaled + least)[:, -1]
-    first = matrix.with_parts(
-        scales=np.repeat(matrix.scales[:, :1], groups, axis=1),
-        minima=np.repeat(matrix.minima[:, :1], groups, axis=1),
-    )
-    wrong["every group is scaled like the first"] = x @ first.values.T
+    wrong[FIRST_SCALES] = x @ matrix.scaled_like_the_first_group().values.T
     wrong["outputs j and j + 32 are mixed up"] = x @ matrix.halves_swapped().values.T
     again = np.tile(matrix.codes[:, :size], groups)
     wrong["every group takes the codes of the first"] = x @ matrix.with_parts(codes=again).values.T
@@ -175,7 +184,27 @@ def row_mistakes(matrix: Matrix, x: np.ndarray) -> dict[str, np.ndarray]:
     wrong["outputs 32 … 63 take the low codes"] = x @ matrix.with_parts(codes=low_only).values.T
     blocks = matrix.times(x).reshape(-1, BLOCK)
     wrong[SHARED] = blocks.cumsum(axis=0).reshape(-1)[:outputs]
+    for at_a_time in (1, 4):
+        wrong[f"{WHOLE_NUMBERS}; {at_a_time} at a time"] = (
+            scaled_whole_numbers(matrix, x, at_a_time) + least
+        ).sum(axis=1)
     return wrong
+
+
+def scaled_whole_numbers(matrix: Matrix, x: np.ndarray, at_a_time: int) -> np.ndarray:
+    """scale · partial [out, groups] where `partial` is an array of integers, which cuts off what is added."""
+    size, groups = matrix.group_size, matrix.scales.shape[1]
+    products = (matrix.codes * x).reshape(-1, groups, size // at_a_time, at_a_time).sum(axis=3)
+    partial = np.zeros(matrix.scales.shape)
+    for step in range(size // at_a_time):
+        partial = np.trunc(partial + products[:, :, step])
+    return matrix.scales * partial
+
+
+@pytest.mark.parametrize("size", [4, 8, 32])
+def test_task_2_the_kernel_stays_within_its_arrays_and_its_threads_share_none(cpu_kernels, size):
+    matrix, x = random_matrix(130, 2, size), random_rows(2 * size)
+    run_as_python(cpu_kernels.multiply_row, as_float32(x), *matrix.packed(), poisoned(matrix.blocks * BLOCK))
 
 
 @pytest.mark.parametrize(("outputs", "groups", "size"), SHAPES)
@@ -206,23 +235,17 @@ def test_task_2_the_inputs_are_only_read(cpu_kernels):
         assert np.array_equal(part, old), f"multiply_row wrote into {name}, which it may only read"
 
 
-def check_threads(multiply: Any, *rows: int) -> None:
-    """The same product many times. On one core it can't go wrong; on two, arrays that threads share soon show."""
-    matrix, x = random_matrix(80, 18, 32), random_rows(*rows, 576)
-    for run in range(60):
-        out = poisoned(*rows, 2 * BLOCK)
-        multiply(as_float32(x), *matrix.packed(), out)
-        assert np.allclose(out, matrix.times(x), RTOL, ATOL), (
-            f"the same product came out wrong in run {run + 1} of 60: threads share an array, which must be made "
-            "inside the prange loop"
-        )
-
-
-def test_task_2_threads_do_not_share_their_sums(cpu_kernels):
-    check_threads(cpu_kernels.multiply_row)
-
-
 # Task 3: a few rows
+
+
+@pytest.mark.parametrize("size", [4, 32])
+def test_task_3_the_kernels_stay_within_their_arrays_and_threads_share_none(cpu_kernels, size):
+    matrix, x = random_matrix(130, 2, size), random_rows(3, 2 * size)
+    nibbles, scales, minima = matrix.packed()
+    tile = nibbles[0, :size], scales[0, 0], minima[0, 0], poisoned(size, BLOCK)
+    run_as_python(cpu_kernels.unpack_tile, *tile, spread=False)
+    out = poisoned(3, matrix.blocks * BLOCK)
+    run_as_python(cpu_kernels.multiply_rows, as_float32(x), nibbles, scales, minima, out)
 
 
 @pytest.mark.parametrize("size", [4, 32, 64])
@@ -285,7 +308,7 @@ def test_task_3_any_number_of_rows_is_right(cpu_kernels, rows):
     matrix, x = random_matrix(130, 2, 64), random_rows(rows, 128)
     out = poisoned(rows, 3 * BLOCK)
     cpu_kernels.multiply_rows(as_float32(x), *matrix.packed(), out)
-    check_numpy(out, matrix.times(x), name=f"{rows} rows", axes="row output")
+    check_numpy(out, matrix.times(x), name=plural(rows, "row"), axes="row output")
 
 
 def test_task_3_what_fills_a_block_stays_out_of_the_other_outputs(cpu_kernels):
@@ -298,11 +321,14 @@ def test_task_3_what_fills_a_block_stays_out_of_the_other_outputs(cpu_kernels):
     )
 
 
-def test_task_3_threads_do_not_share_a_tile(cpu_kernels):
-    check_threads(cpu_kernels.multiply_rows, 3)
-
-
 # Task 4: many rows, and the choice
+
+
+@pytest.mark.parametrize("size", [4, 32])
+def test_task_4_the_kernel_stays_within_its_arrays_and_its_threads_share_none(cpu_kernels, size):
+    matrix = random_matrix(130, 2, size)
+    out = poisoned(matrix.blocks, 2 * size, BLOCK)
+    run_as_python(cpu_kernels.unpack_all, *matrix.packed(), out)
 
 
 @pytest.mark.parametrize(("outputs", "groups", "size"), SHAPES)
@@ -315,7 +341,10 @@ def test_task_4_the_whole_matrix_is_unpacked(cpu_kernels, outputs, groups, size)
         matrix.in_blocks(),
         name=POISONED.replace("outputs", "matrix"),
         axes="block input output",
-        suspects={"outputs j and j + 32 are mixed up": lambda: matrix.halves_swapped().in_blocks()},
+        suspects={
+            "outputs j and j + 32 are mixed up": lambda: matrix.halves_swapped().in_blocks(),
+            FIRST_SCALES: lambda: matrix.scaled_like_the_first_group().in_blocks(),
+        },
     )
 
 
@@ -359,7 +388,14 @@ def test_task_4_half_precision_goes_in_and_comes_out(lab, cpu_kernels, rows, dty
     y = cpu_kernels.KernelMatmul(matrix.tensor(lab))(x)
     exact = lab.numpy(x).astype(np.float64) @ matrix.values.T
     # In float32, and rounded once, at the end.
-    check(y, exact, name=f"{rows} rows in {dtype}", axes="row output", dtype=dtype, rtol=rounding, atol=ATOL)
+    name, suspects = f"{plural(rows, 'row')} in {dtype}", {}
+    if dtype == "bfloat16":
+        as_whole_numbers = stored(lab.numpy(x), dtype).astype(np.float64)
+        suspects["the bits of bfloat16 were taken for whole numbers: turn x to float32 before `as_numpy`"] = (
+            rounded_to_bfloat16(as_whole_numbers @ matrix.values.T)
+        )
+    options = {"dtype": dtype, "rtol": rounding, "atol": ATOL}
+    check(y, exact, name=name, axes="row output", suspects=suspects, **options)
 
 
 @pytest.mark.parametrize("rows", [1, 3, 18])
@@ -370,6 +406,10 @@ def test_task_4_inputs_that_do_not_lie_in_one_piece(lab, cpu_kernels, rows):
     turned = on_cpu(lab, x.T).T
     for name, given in (("every other number of an array", spread), ("a transposed array", turned)):
         check(multiply(given), x @ matrix.values.T, name=f"x as {name}", rtol=RTOL, atol=ATOL)
+    stacked = random_rows(2, rows, 24)
+    swapped = on_cpu(lab, stacked.swapaxes(0, 1)).swapaxes(0, 1)
+    name = "x with its first two axes swapped"
+    check(multiply(swapped), stacked @ matrix.values.T, name=name, rtol=RTOL, atol=ATOL)
 
 
 def test_task_4_no_output_shares_memory_with_one_before(lab, cpu_kernels):
@@ -379,22 +419,26 @@ def test_task_4_no_output_shares_memory_with_one_before(lab, cpu_kernels):
         x, other = random_rows(rows, 16), -random_rows(rows, 16)
         first = multiply(on_cpu(lab, x))
         multiply(on_cpu(lab, other))
-        name = f"the first output of {rows} rows, after a second call"
+        name = f"the first output of {plural(rows, 'row')}, after a second call"
         check(first, x @ matrix.values.T, name=name, rtol=RTOL, atol=ATOL)
 
 
 @pytest.mark.parametrize(
-    ("rows", "wanted"),
+    ("leading", "wanted"),
     [
-        (1, "multiply_row"),
-        (2, "multiply_rows"),
-        (16, "multiply_rows"),
-        (17, "unpack_all"),
-        (40, "unpack_all"),
+        ((), "multiply_row"),
+        ((1,), "multiply_row"),
+        ((2,), "multiply_rows"),
+        ((16,), "multiply_rows"),
+        ((4, 4), "multiply_rows"),
+        ((17,), "unpack_all"),
+        ((2, 9), "unpack_all"),
+        ((40,), "unpack_all"),
     ],
+    ids=str,
 )
-def test_task_4_each_number_of_rows_takes_its_fastest_way(lab, cpu_kernels, monkeypatch, rows, wanted):
-    matrix, x = random_matrix(64, 2, 8), random_rows(rows, 16)
+def test_task_4_each_number_of_rows_takes_its_fastest_way(lab, cpu_kernels, monkeypatch, leading, wanted):
+    matrix, x, rows = random_matrix(64, 2, 8), random_rows(*leading, 16), math.prod(leading)
     multiply = cpu_kernels.KernelMatmul(matrix.tensor(lab))
     called: list[str] = []
 
@@ -408,7 +452,8 @@ def test_task_4_each_number_of_rows_takes_its_fastest_way(lab, cpu_kernels, monk
     for name in ("multiply_row", "multiply_rows", "unpack_all"):
         monkeypatch.setattr(cpu_kernels, name, noting(name, getattr(cpu_kernels, name)))
     multiply(on_cpu(lab, x))
-    check_equal(called, [wanted], name=f"the kernels called for {rows} row{'s' * (rows > 1)}")
+    name = f"the kernels called for {plural(rows, 'row')}, x {list(x.shape)}"
+    check_equal(called, [wanted], name=name)
 
 
 def test_task_4_the_matrix_is_kept_in_one_form(lab, cpu_kernels):
@@ -421,6 +466,13 @@ def test_task_4_the_matrix_is_kept_in_one_form(lab, cpu_kernels):
         f"after calls with 1, 3 and 40 rows it holds {kept / weights:.2f} bytes per weight: its own form takes 0.75; "
         "neither the form of Day 2.2 nor floats should be kept beside it"
     )
+
+
+@pytest.mark.parametrize("leading", [(0,), (2, 0)], ids=str)
+def test_task_4_no_rows_give_no_outputs(lab, cpu_kernels, leading):
+    multiply = cpu_kernels.KernelMatmul(random_matrix(70, 2, 8).tensor(lab))
+    given = on_cpu(lab, np.zeros((*leading, 16)))
+    check(multiply(given), np.zeros((*leading, 70)), name=f"the outputs for x {list(given.shape)}")
 
 
 def test_task_4_a_linear_layer_with_a_bias_takes_it(lab, cpu_kernels):
@@ -476,6 +528,28 @@ def whole_numbers(outputs: int, groups: int, size: int) -> Matrix:
     return matrix.with_parts(scales=scales, minima=scales * rng.integers(-8, 8, size=matrix.scales.shape))
 
 
+def test_task_5_the_zeros_are_computed_in_float32_and_rounded_once(lab):
+    matrix = random_matrix(16, 1, 32)
+    scales, minima = np.full((16, 1), np.float16(0.1), float), np.full((16, 1), np.float16(-0.79), float)
+    middle = matrix.with_parts(codes=np.full((16, 32), 8, np.uint8), scales=scales, minima=minima)
+    x = np.eye(32)[:2]
+    check(
+        torch_matmul(lab, middle)(on_cpu(lab, x)),
+        x @ middle.values.T,
+        name="weights whose code is 8, which torch reads as the zero itself",
+        axes="row output",
+        rtol=2**-7,
+        atol=1e-6,
+    )
+
+
+@pytest.mark.parametrize("leading", [(0,), (2, 0)], ids=str)
+def test_task_5_no_rows_give_no_outputs(lab, leading):
+    given = on_cpu(lab, np.zeros((*leading, 32)))
+    outputs = torch_matmul(lab, random_matrix(16, 1, 32))(given)
+    check(outputs, np.zeros((*leading, 16)), name=f"the outputs for x {list(given.shape)}")
+
+
 @pytest.mark.parametrize("rows", [1, 5, 32, 34])
 def test_task_5_numbers_that_bfloat16_holds_come_out_exactly(lab, rows):
     matrix = whole_numbers(48, 3, 32)
@@ -504,7 +578,7 @@ def test_task_5_up_to_32_rows_are_rounded_and_more_are_not(lab):
         check(
             multiply(on_cpu(lab, x)),
             x_seen @ matrix.values.T,
-            name=f"{rows} rows, x {list(x.shape)}, of numbers that bfloat16 can't hold",
+            name=f"{plural(rows, 'row')}, x {list(x.shape)}, of numbers that bfloat16 can't hold",
             suspects={
                 "torch's kernel is for 32 rows at most: more go to Task 4's"
                 if rows > 32

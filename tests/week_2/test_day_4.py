@@ -113,9 +113,13 @@ def test_task_1_the_result_can_be_asked_for_after_every_tile(lab):
     for tile in cut(9, 3, 4, 7):
         state.fold(lab.array(scores[..., tile]), lab.array(values[..., tile, :]))
         so_far = average(scores[..., : tile.stop], values[..., : tile.stop, :])
+        total = np.exp(scores[..., : tile.stop] - scores[..., : tile.stop].max(axis=-1, keepdims=True)).sum(
+            axis=-1
+        )
+        divided = {"`result` divides `out` in place": so_far / total[..., None]}
         for again in ("", ", asked for again"):
             name = f"the result after {tile.stop} keys{again} (it must leave the state as it is)"
-            check(state.result(), so_far, name=name, axes="B heads rows D")
+            check(state.result(), so_far, name=name, axes="B heads rows D", suspects=divided)
 
 
 def test_task_1_before_the_first_key_the_result_is_zeros(lab):
@@ -189,6 +193,14 @@ def test_task_1_values_in_a_small_dtype_are_gathered_in_float32(lab, dtype):
     check(state.result(), average(scores, rounded), name=name, axes="B heads rows D")
 
 
+def test_task_1_fold_leaves_the_scores_and_the_values_as_they_were(lab):
+    before = random_scores(281)
+    scores, values = (lab.array(x) for x in before)
+    lab.flash_attention.OnlineSoftmax.empty(lab.array(np.zeros((2, 3, 4, 5)))).fold(scores, values)
+    for name, array, was in zip(("scores", "values"), (scores, values), before, strict=True):
+        check_untouched(array, was, name=f"the {name} given to fold")
+
+
 def check_tiles(
     lab: Any, whole: np.ndarray, mask: np.ndarray | None, is_causal: bool, tile: tuple[int, int]
 ) -> None:
@@ -219,7 +231,7 @@ def check_tiles(
 
 
 @pytest.mark.parametrize("tile", [(2, 3), (3, 2), (4, 4), (50, 50), (1, 1)], ids=str)
-@pytest.mark.parametrize(("L", "S"), [(3, 5), (7, 7), (4, 9), (1, 6), (6, 4)])
+@pytest.mark.parametrize(("L", "S"), [(3, 6), (7, 7), (4, 9), (1, 6), (6, 4)])
 def test_task_2_the_causal_rule_within_a_tile(lab, L, S, tile):
     check_tiles(lab, causal(L, S), None, True, tile)
 
@@ -236,6 +248,14 @@ def test_task_2_what_hides_nothing_needs_no_array(lab):
         added = lab.flash_attention.tile_mask(None, is_causal, queries, keys, 5, 7, like)
         found = type(added).__name__
         assert found == "NoneType", f"a tile {where} hides nothing: None expected, {found} found"
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
+def test_task_2_the_causal_piece_is_float32_whatever_like_is(lab, dtype):
+    like = lab.array(np.zeros(1), dtype)
+    added = lab.flash_attention.tile_mask(None, True, slice(1, 3), slice(3, 6), 4, 6, like)
+    name = f"the mask of a tile, for a `like` in {dtype} (only its device counts)"
+    check(added, causal(4, 6)[1:3, 3:6], name=name, axes="L S")
 
 
 MASKS = {"L S": (5, 7), "B 1 L S": (3, 1, 5, 7), "B H L S": (3, 4, 5, 7)}
@@ -330,7 +350,7 @@ def test_task_3_neighboring_query_heads_share_a_key_value_head(lab, H, Hkv):
     check_attention(lab, heads, f"{H} query heads on {Hkv} key-value heads", query_tile=2, key_tile=3)
 
 
-@pytest.mark.parametrize("scale", [0.25, 1.5])
+@pytest.mark.parametrize("scale", [0.25, 1.5, 0.0, -0.5])
 def test_task_3_a_given_scale_replaces_the_usual_one(lab, scale):
     options = {"scale": scale, "query_tile": 2, "key_tile": 3}
     check_attention(lab, random_heads(265), f"attention with scale={scale}", **options)
@@ -364,6 +384,22 @@ def test_task_3_small_floats_are_computed_in_float32_and_rounded_once(lab, dtype
     expected = grouped(query, key, value, scale=0.3, mask=causal(5, 7))
     name = f"attention of {dtype} inputs: scores, weights and sums in float32, rounded to {dtype} once, at the end"
     check(actual, expected, name=name, axes="B H L D", dtype=dtype, rtol=near, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_task_3_the_result_has_the_dtype_of_the_query(lab, dtype):
+    heads = random_heads(282)
+    query, key, value = lab.array(heads[0]), lab.array(heads[1], dtype), lab.array(heads[2], dtype)
+    expected = grouped(heads[0], *(lab.numpy(x).astype(np.float64) for x in (key, value)))
+    actual = lab.flash_attention.flash_attention(query, key, value, query_tile=2, key_tile=3)
+    check(actual, expected, name=f"attention of a float32 query over {dtype} keys", axes="B H L D")
+
+
+@pytest.mark.parametrize("is_causal", [False, True], ids=["full", "causal"])
+@pytest.mark.parametrize(("L", "S"), [(3, 0), (0, 5), (0, 0)])
+def test_task_3_without_keys_there_are_zeros_and_without_queries_nothing(lab, L, S, is_causal):
+    actual = attend(lab, *random_heads(283, L=L, S=S), causal=is_causal)
+    check(actual, np.zeros((3, 6, L, 8)), name=f"attention of {L} queries over {S} keys", axes="B H L D")
 
 
 def test_task_3_hidden_tiles_are_not_computed(lab):
@@ -421,7 +457,8 @@ def test_task_3_the_inputs_are_left_as_they_were(lab):
 @pytest.mark.parametrize("is_causal", [False, True], ids=["full", "causal"])
 @pytest.mark.parametrize("masked", [False, True], ids=["no mask", "mask"])
 @pytest.mark.parametrize(
-    ("L", "S", "D", "query_tile", "key_tile"), [(1024, 1536, 32, 128, 128), (64, 96, 8, 12, 16)]
+    ("L", "S", "D", "query_tile", "key_tile"),
+    [(1024, 1536, 32, 128, 128), (64, 96, 8, 12, 16), (1024, 8, 2, 8, 512)],
 )
 def test_task_3_nothing_larger_than_the_query_or_a_tile_is_ever_made(
     lab, L, S, D, query_tile, key_tile, masked, is_causal
@@ -437,7 +474,7 @@ def test_task_3_nothing_larger_than_the_query_or_a_tile_is_ever_made(
         query_tile=query_tile,
         key_tile=key_tile,
     )
-    # The query is the largest argument here, and a little more is granted for padding.
+    # The query is the largest array that is needed here, and a little more is granted for padding.
     allowed = H * L * D * 5 // 4
     found = {
         H * L * S: "the scores of all heads",
@@ -445,8 +482,11 @@ def test_task_3_nothing_larger_than_the_query_or_a_tile_is_ever_made(
         H * query_tile * S: "the scores of a tile of queries for all keys",
         H * L * key_tile: "the scores of all queries for a tile of keys",
         H * S * D: "the keys, or the values, copied for each query head",
+        H
+        * min(L, key_tile)
+        * min(S, query_tile): "the scores of a tile with query_tile and key_tile exchanged",
     }
     assert size <= allowed, (
         f"an array of {size} elements was made ({found.get(size, 'larger than need be')}); "
-        f"the query has {H * L * D}, the scores of a tile {H * query_tile * key_tile}, and nothing larger is needed"
+        f"the query has {H * L * D}, the scores of a tile {H * query_tile * min(S, key_tile)}: no more is needed"
     )

@@ -10,6 +10,7 @@ from shared.models import real_model
 from week_1.caches import attention_oracle
 
 from coursekit.check import check, check_equal, check_raises, check_untouched
+from coursekit.checking.kernel_run import run_as_python
 
 from .decode_checks import (
     PEAK,
@@ -21,6 +22,7 @@ from .decode_checks import (
     check_parts,
     fold,
     fused_cache,
+    run_parts,
 )
 from .decode_oracle import (
     DTYPES,
@@ -47,6 +49,18 @@ def cpu_kernel(lab):
 # Task 1: scores and values of a tile
 
 
+def test_task_1_the_loops_stay_within_their_arrays_and_only_read_what_they_are_given(cpu_kernel):
+    queries, keys, values = (stored(random_numbers(n, 5, 8), "float32") for n in (279, 280, 281))
+    weights = stored(random_numbers(282, 5, TILE), "float32")
+    given = {"queries": queries, "keys": keys, "weights": weights, "values": values}
+    before = {name: array.copy() for name, array in given.items()}
+    scale, scores, out = np.float32(0.3), np.zeros((5, TILE), np.float32), np.zeros((5, 8), np.float32)
+    run_as_python(cpu_kernel.score_tile, queries, keys, scale, scores, spread=False)
+    run_as_python(cpu_kernel.add_values, weights, values, out, spread=False)
+    for name, array in given.items():
+        assert np.array_equal(array, before[name]), f"the {name} were written to: they may only be read"
+
+
 @pytest.mark.parametrize(("count", "size"), [(1, 8), (3, 5), (4, 8), (63, 8), (TILE, 40)])
 def test_task_1_every_query_is_multiplied_by_every_key_of_the_tile(cpu_kernel, count, size):
     queries, keys = random_numbers(251, 3, size), random_numbers(252, count, size)
@@ -63,6 +77,7 @@ def test_task_1_every_query_is_multiplied_by_every_key_of_the_tile(cpu_kernel, c
             "the scores are not scaled": products,
             "the scores are scaled twice": products * 0.3**2,
         },
+        nan="a score was added to what the array held before: assign it",
     )
 
 
@@ -161,6 +176,11 @@ def test_task_2_large_scores_do_no_harm(cpu_kernel, kind):
 # Task 3: the kernel
 
 
+def test_task_3_the_kernel_stays_within_its_arrays_and_its_threads_share_none(cpu_kernel):
+    past = Past.random(283, L=2, S=70)
+    run_parts(cpu_kernel, past, 2, run_as_python)
+
+
 @pytest.mark.parametrize(("L", "S"), [(1, 1), (1, 63), (1, 64), (1, 65), (2, 128), (5, 129), (7, 7)])
 def test_task_3_one_part_is_the_whole_past(cpu_kernel, L, S):
     check_parts(cpu_kernel, Past.random(261, L, S), 1, f"for {L} of {S} tokens")
@@ -199,7 +219,17 @@ def test_task_3_keys_and_values_may_be_the_bits_of_bfloat16(cpu_kernel, L, S, co
 def test_task_4_two_parts_as_in_the_chapter(cpu_kernel):
     out, peaks = np.array([[[[[45.0]], [[40.0]]]]], np.float32), np.log(np.array([[[[2], [8]]]], np.float32))
     merged = cpu_kernel.merge_parts(out, peaks, np.array([[[[1.5], [1.5]]]], np.float32))
-    check_numpy(merged, [[[[82 / 3]]]], name="the parts together", axes="B Hkv Q D")
+    check_numpy(
+        merged,
+        [[[[82 / 3]]]],
+        name="the parts together",
+        axes="B Hkv Q D",
+        suspects={
+            "each part's `out` is relative to its own peak: it needs its share, too": [[[[85 / 1.875]]]],
+            "each part's total is relative to its own peak: it needs its share, too": [[[[51.25 / 3]]]],
+            "each part counts the same, whatever its peak": [[[[85 / 3]]]],
+        },
+    )
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
@@ -208,7 +238,9 @@ def test_task_4_parts_merge_to_attention_over_all_of_the_past(cpu_kernel, count,
     past = Past.random(265, L=5, S=9)
     past.scale = scale
     out, peaks, totals = past.parts(count)
-    merged = cpu_kernel.merge_parts(*(stored(x, "float32") for x in (out, peaks, totals)))
+    given = [stored(x, "float32") for x in (out, peaks, totals)]
+    before = [x.copy() for x in given]
+    merged = cpu_kernel.merge_parts(*given)
     whole, _, whole_totals = past.parts(1)
     shared = out * np.exp(peaks - peaks.max(axis=2, keepdims=True))[..., None]
     check_numpy(
@@ -223,6 +255,8 @@ def test_task_4_parts_merge_to_attention_over_all_of_the_past(cpu_kernel, count,
             "the parts are added without being divided": lambda: whole[:, :, 0],
         },
     )
+    for name, array, was in zip(("out", "peaks", "totals"), given, before, strict=True):
+        assert np.array_equal(array, was), f"merge_parts wrote into {name}, which it may only read"
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -253,7 +287,7 @@ def test_task_4_grouped_heads_and_rows(lab, B, Hkv, G):
     check_decode(lab, past, name=f"attention of {Hkv * G} query heads over {Hkv} key-value heads")
 
 
-@pytest.mark.parametrize("scale", [2.5, 1.0, -0.7])
+@pytest.mark.parametrize("scale", [2.5, 1.0, 0.0, -0.7])
 def test_task_4_a_scale_that_is_given_is_used(lab, scale):
     past = Past.random(269, L=2, S=9)
     check_decode(lab, past, scale=scale, name=f"attention with a scale of {scale}")

@@ -24,6 +24,7 @@ from .batches import (
     attention_alone,
     mask_of_batch,
     normal,
+    rows_of_busy_slots,
     tiny_model,
     turned,
 )
@@ -76,6 +77,12 @@ def test_task_1_each_row_is_turned_to_its_own_positions(lab, case, interleaved):
     )
 
 
+def test_task_1_the_callers_list_of_slices_is_left_alone(lab):
+    slices = [slice(3), slice(7, 10), slice(None, 3)]
+    rope(lab).angles(slices)
+    check_equal(slices, [slice(3), slice(7, 10), slice(None, 3)], name="the list of slices, afterward")
+
+
 def test_task_1_angles_have_a_row_for_each_slice(lab):
     cos, sin = rope(lab).angles([slice(2, 5), slice(11, 14), slice(3), slice(0, 3)])
     angles = np.add.outer([2, 11, 0, 0], range(3))[..., None] * ROPE_BASE ** (-np.arange(D // 2) / (D // 2))
@@ -89,6 +96,7 @@ NO_BATCH = {
     "a row that starts below 0": [slice(-3, 0), slice(0, 3)],
     "rows of 3 and 4 positions": [slice(0, 3), slice(5, 9)],
     "rows of 3 and 1 positions": [slice(0, 3), slice(5, 6)],
+    "rows of 3, 2 and 3 positions": [slice(0, 3), slice(5, 7), slice(4, 7)],
 }
 
 
@@ -138,10 +146,18 @@ def test_task_1_each_row_sees_its_own_tokens_causally(lab, case):
         own = np.arange(columns) >= columns - np.array(lengths)[:, None]
         return np.where(np.broadcast_to(own[:, None, None], (B, 1, L, columns)), 0.0, -np.inf)
 
+    def padding_of(more):
+        """What comes out where a row's padding is taken to be `more` columns wider."""
+        first = columns - np.array(lengths) + more
+        hidden = np.arange(columns) < first[:, None]
+        return np.where(hidden[:, None, None], -np.inf, causal_only())
+
     suspects = {
         "the padding is not hidden": causal_only,
         "the rows are aligned on the left": left_aligned,
         "the future is not hidden": padding_only,
+        "one column too many is taken for padding: a row's first token is hidden, too": lambda: padding_of(1),
+        "one column too few is taken for padding": lambda: padding_of(-1),
     }
     if S is not None:
         suspects["the argument S was ignored"] = lambda: mask_of_batch(L, lengths, max(lengths))
@@ -149,7 +165,7 @@ def test_task_1_each_row_sees_its_own_tokens_causally(lab, case):
         suspects["without S there are as many columns as the longest row has tokens, not L"] = lambda: (
             mask_of_batch(L, lengths, L)
         )
-    mask = lab.attention.batched_causal_mask(L, lengths, S)
+    mask = lab.attention.batched_causal_mask(L, list(lengths), S)
     check(mask, expected, name="the mask", axes="B 1 L S", suspects=suspects)
 
 
@@ -160,11 +176,11 @@ def test_task_1_the_mask_takes_the_dtype_of_like(lab, dtype):
 
 
 def test_task_1_lengths_may_be_a_tuple_and_are_left_alone(lab):
-    lengths = [2, 4]
+    lengths = [2, 4, 3]
     lab.attention.batched_causal_mask(1, lengths)
-    check_equal(lengths, [2, 4], name="the list of lengths, afterward")
+    check_equal(lengths, [2, 4, 3], name="the list of lengths, afterward")
     mask = lab.attention.batched_causal_mask(1, (2, 4))
-    check(mask, mask_of_batch(1, lengths, 4), name="the mask for a tuple of lengths", axes="B 1 L S")
+    check(mask, mask_of_batch(1, [2, 4], 4), name="the mask for a tuple of lengths", axes="B 1 L S")
 
 
 @pytest.mark.parametrize("attention", ["grouped", "flash"])
@@ -300,13 +316,23 @@ def test_task_2_slots_that_are_taken_idle_or_not_there_are_refused(lab):
     rows.check_update(1)  # nothing has changed
 
 
+def test_task_2_a_slot_with_an_empty_cache_is_taken(lab):
+    rows = Rows(lab, 2)
+    first, new = rows.add(1, 0), lab.kv_cache.FullKvCache()
+    check_raises(ValueError, lambda: rows.cache.add(1, new), name="adding where an empty cache is", match="1")
+    assert rows.remove(1) is first, "remove should return the empty cache that was added"
+
+
 @pytest.mark.parametrize("slot", [-1, 3], ids="slot {}".format)
 def test_task_2_there_is_no_slot_outside_0_to_the_number_of_slots(lab, slot):
     rows = Rows(lab, 3)
     rows.add(2, 2)
     new = lab.kv_cache.FullKvCache()
-    check_raises(ValueError, lambda: rows.cache.add(slot, new), name=f"adding to slot {slot} of 3")
-    check_raises(ValueError, lambda: rows.cache.remove(slot), name=f"removing from slot {slot} of 3")
+    for what, call in (
+        ("adding to", lambda: rows.cache.add(slot, new)),
+        ("removing from", lambda: rows.cache.remove(slot)),
+    ):
+        check_raises(ValueError, call, name=f"{what} slot {slot} of 3", match=str(slot))
     rows.check_update(1)  # nothing has changed
 
 
@@ -399,7 +425,7 @@ def test_task_3_every_request_goes_on_at_its_own_position(lab):
 
 def test_task_3_idle_slots_take_part_with_token_0_at_position_0(lab):
     model, batch = traced_batch(lab, {1: [5, 6, 7]}, 4)
-    batch.decode([None, 9, None, None], [0, 3, 39, 1000])
+    batch.decode([None, 9, None, None], [0, 3, 39, 17])
     call = model.decodes[-1]
     check_equal(call.ids, [[0], [9], [0], [0]], name="the tokens of the rows")
     check_equal(call.places, [[0], [3], [0], [0]], name="the positions of the rows")
@@ -427,6 +453,21 @@ def test_task_3_token_0_is_a_token_like_any_other(lab):
     moved = model.decodes[-1].places == [[0], [0]]
     assert not moved, "token 0 was taken for an idle slot: its position became 0"
     check_equal(model.decodes[-1].seen, [pairs([5, 6, 0]), pairs([7, 0])], name="what the rows see")
+
+
+def test_task_3_the_lists_given_to_decode_are_left_alone(lab):
+    _, batch = traced_batch(lab, {1: [5, 6, 7]}, 3)
+    tokens, positions = [None, 9, None], [0, 3, 39]
+    batch.decode(tokens, positions)
+    name = "the tokens and positions given to decode, afterward"
+    check_equal((tokens, positions), ([None, 9, None], [0, 3, 39]), name=name)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_task_3_a_request_without_a_cache_for_each_layer_is_refused(lab, count):
+    _, batch = traced_batch(lab, {}, 2)
+    caches = [lab.kv_cache.FullKvCache() for _ in range(count)]
+    check_raises(ValueError, lambda: batch.add(0, caches), name=f"{count} caches for 2 layers")
 
 
 def test_task_3_with_all_slots_idle_there_are_no_logits(lab):
@@ -493,6 +534,12 @@ SCRIPTS = {
 PROMPTS = [[5, 6, 7], [8], [12, 9, 9, 1, 2, 3], [14, 15]]
 
 
+def generate_static(lab: Any, model: Any, prompts: Any, *rest: Any) -> Any:
+    """The learner's function; of an index that the logits don't have, the usual cause is named."""
+    with rows_of_busy_slots(lambda: model.head_rows[-1]):
+        return lab.static_batch.generate_static(model, prompts, *rest)
+
+
 def test_task_4_a_prompt_is_run_whole_and_alone_and_put_into_its_slot(lab):
     model = TracingModel(lab, SCRIPTS)
     batch = lab.static_batch.Batch(model, 3)
@@ -513,19 +560,29 @@ def test_task_4_a_prompt_for_a_taken_slot_is_refused(lab):
 
 def test_task_4_each_request_gets_its_own_tokens_until_it_ends(lab):
     model = TracingModel(lab, SCRIPTS)
-    actual = lab.static_batch.generate_static(model, PROMPTS, 6, {9})
+    actual = generate_static(lab, model, PROMPTS, 6, {9})
     expected = [[20, 21, 22, 23, 24, 25], [30, 9], [9], [0, 3, 0, 9]]
     of_row_0 = [[20, 21, 22, 23, 24, 25], [30, 21, 22, 23, 24, 25], [9], [0, 21, 22, 23, 24, 25]]
     assert actual != of_row_0, (
         "every request got the token of row 0: each request has its own row of the logits"
     )
-    check_equal(actual, expected, name="the new tokens of the prompts, 9 being the end")
+    longer = [[*expected[0], V - 1], *expected[1:]]
+    check_equal(
+        actual,
+        expected,
+        name="the new tokens of the prompts, 6 at most, 9 being the end",
+        suspects={"a request gets one token more than `max_tokens`: prefill brings the first": longer},
+    )
 
 
 def test_task_4_all_decode_together_until_the_last_has_ended(lab):
     model = TracingModel(lab, SCRIPTS)
-    lab.static_batch.generate_static(model, PROMPTS, 6, {9})
+    generate_static(lab, model, PROMPTS, 6, {9})
     check_equal(len(model.calls) - len(model.decodes), 4, name="runs of the model for the four prompts")
+    needless = [step for step, call in enumerate(model.decodes, 1) if not any(call.seen)]
+    assert not needless, (
+        f"decode step {needless[0]} ran for idle slots alone: before each decode, return if no request is left"
+    )
     check_equal(len(model.decodes), 5, name="decode steps for at most 6 tokens per request")
     # A slot is busy while its request needs a token, and idle from then on: no other request gets it.
     busy = [[slot for slot, row in enumerate(call.seen) if row] for call in model.decodes]
@@ -544,7 +601,7 @@ def test_task_4_all_decode_together_until_the_last_has_ended(lab):
 def test_task_4_max_tokens_is_kept(lab, max_tokens):
     model = TracingModel(lab, SCRIPTS)
     prompts = [PROMPTS[0], PROMPTS[3]]
-    actual = lab.static_batch.generate_static(model, prompts, max_tokens)
+    actual = generate_static(lab, model, prompts, max_tokens)
     expected = [SCRIPTS[5][1][:max_tokens], SCRIPTS[14][1][:max_tokens]]
     check_equal(actual, expected, name=f"the new tokens, {max_tokens} each")
     check_equal(len(model.decodes), max_tokens - 1, name="decode steps")
@@ -552,21 +609,33 @@ def test_task_4_max_tokens_is_kept(lab, max_tokens):
 
 def test_task_4_a_first_token_that_is_an_end_leaves_nothing_to_decode(lab):
     model = TracingModel(lab, SCRIPTS)
-    actual = lab.static_batch.generate_static(model, [PROMPTS[2], PROMPTS[2]], 6, (9,))
+    actual = generate_static(lab, model, [PROMPTS[2], PROMPTS[2]], 6, (9,))
     check_equal(actual, [[9], [9]], name="the new tokens, 9 being the end")
     check_equal(len(model.decodes), 0, name="decode steps when all end with their first token")
 
 
+def test_task_4_without_prompts_there_is_nothing_to_do(lab):
+    model = TracingModel(lab, SCRIPTS)
+    check_equal(generate_static(lab, model, [], 6, {9}), [], name="the new tokens of no prompts")
+    check_equal(len(model.calls), 0, name="runs of the model for no prompts")
+
+
+def test_task_4_equal_prompts_are_two_requests(lab):
+    model = TracingModel(lab, SCRIPTS)
+    actual = generate_static(lab, model, [PROMPTS[3], PROMPTS[3]], 3)
+    check_equal(actual, [[0, 3, 0], [0, 3, 0]], name="the new tokens of a prompt that is given twice")
+
+
 def test_task_4_one_prompt_is_a_batch_too(lab):
     model = TracingModel(lab, SCRIPTS)
-    actual = lab.static_batch.generate_static(model, [PROMPTS[1]], 3)
+    actual = generate_static(lab, model, [PROMPTS[1]], 3)
     check_equal(actual, [[30, 9, 31]], name="the new tokens of a single prompt, without end tokens")
 
 
 def test_task_4_the_callers_prompts_are_left_alone(lab):
     model = TracingModel(lab, SCRIPTS)
     prompts = [list(prompt) for prompt in PROMPTS]
-    lab.static_batch.generate_static(model, prompts, 3)
+    generate_static(lab, model, prompts, 3)
     check_equal(prompts, PROMPTS, name="the prompts, afterward")
 
 

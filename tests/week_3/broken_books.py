@@ -21,6 +21,15 @@ REFUSED = {
 }
 
 
+def blamed(allocator: Any, pages: list[int]) -> int:
+    """The page for which a call with these pages is refused; there is one in each of the cases."""
+    return next(
+        page
+        for page in pages
+        if not 0 < page < allocator.num_pages or pages.count(page) > allocator.references[page]
+    )
+
+
 def with_four_held(lab: Any, free_page: int = 8) -> tuple[Any, list[int]]:
     """An allocator of 9 pages, with four pages held, the last of them twice; page 8 is free."""
     allocator = allocator_of(lab, 9)
@@ -87,6 +96,11 @@ def _unknown_free(allocator: Any, held: list[int]) -> int:
     return allocator.num_pages
 
 
+def _negative_free(allocator: Any, held: list[int]) -> int:
+    allocator.free_pages.append(-1)
+    return -1
+
+
 BROKEN = {
     "a page that is neither free nor in use": _lose,
     "a free page that is listed twice": _list_twice,
@@ -99,4 +113,5 @@ BROKEN = {
     "a null page in use": _null_in_use,
     "a null page on the free list": _null_free,
     "a free page that does not exist": _unknown_free,
+    "a free page with a negative number": _negative_free,
 }

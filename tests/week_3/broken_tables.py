@@ -160,7 +160,7 @@ def _negative_length(state: Any) -> int:
     return 3
 
 
-BROKEN: dict[str, Break] = {
+BROKEN_PAGES: dict[str, Break] = {
     "a page that is neither free nor in use": _lose,
     "a free page that is listed twice": _list_twice,
     "a page that is free and in use": _free_and_held,
@@ -172,6 +172,8 @@ BROKEN: dict[str, Break] = {
     "a held page that doesn't exist": _unknown_held,
     "a held page with a negative number": _negative_held,
     "the null page in a seat": _null_held,
+}
+BROKEN_SEATS: dict[str, Break] = {
     "a row with a free page that its seat doesn't hold": _listed_not_held,
     "a row with a page of another seat behind its own": _listed_by_another,
     "a row that lacks its seat's last page": _held_not_listed,
@@ -187,6 +189,7 @@ BROKEN: dict[str, Break] = {
     "a token in a seat without pages": _tokens_without_pages,
     "a negative length": _negative_length,
 }
+BROKEN = BROKEN_PAGES | BROKEN_SEATS
 
 
 def _with_another_user(lab: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from week_2.continuous import new_request
@@ -10,6 +10,7 @@ from week_2.continuous import new_request
 from coursekit.check import check_equal
 
 from .batch_model import RaggedModel, storage_for
+from .misread_places import with_places_told, with_rows_told
 from .pages import allocator_of, check_all_free, pages_needed, spoil
 from .planned_steps import check_all_can_end, check_plan, line_of, planned, situation
 
@@ -73,12 +74,12 @@ def check_idle(state: Any, *, when: str) -> None:
     state.decode_state.check()
 
 
-def lens_in(state: Any, budget: int) -> list[int]:
+def lens_in(state: Any, budget: int, suspects: Mapping[str, list[int]] | None = None) -> list[int]:
     """What `issue_lens` says, which must be what the oracle says, and must change nothing."""
     __tracebackhide__ = True
-    before = books(state)
-    lens = state.issue_lens(budget)
-    check_equal(lens, planned(state, budget), name=f"what the seats bring with {situation(state, budget)}")
+    before, name = books(state), f"what the seats bring with {situation(state, budget)}"
+    lens = with_places_told(state, name, lambda: state.issue_lens(budget))
+    check_equal(lens, planned(state, budget), name=name, suspects=suspects)
     check_plan(state, lens, budget, "a plan")
     check_equal(books(state), before, name="what is known after `issue_lens`, which only plans")
     return lens
@@ -87,7 +88,7 @@ def lens_in(state: Any, budget: int) -> list[int]:
 def dry_step(state: Any, budget: int, choose: Callable[[Sequence[int]], int], when: str) -> None:
     """Plan a step and do by hand what a model would do: a request with no token due after it gets one."""
     __tracebackhide__ = True
-    lens = state.issue_lens(budget)
+    lens = with_places_told(state, when, lambda: state.issue_lens(budget))
     check_plan(state, lens, budget, when)
     state.decode_state.allocate(lens)
     for running, count in zip(state.seats, lens, strict=True):
@@ -144,8 +145,9 @@ def watched(lab: Any) -> Any:
             before = [None if each is None else _Before(each) for each in self.state.seats]
             due = sum(each.due for each in line_of(self.state))
             told, wanted = situation(self.state, self.token_budget), planned(self.state, self.token_budget)
+            took_part = sum(map(bool, wanted))
             try:
-                done = super().step()
+                done = with_rows_told(took_part, len(wanted), f"{when}: {told}", super().step)
             except BaseException:
                 self.decode_state.check()  # a table that doesn't follow the sequences looks like missing pages
                 raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from week_2.continuous import new_request, prompt_of
@@ -154,7 +154,7 @@ class Watch:
             request = self.requests[number]
             idle = request.error is not None or request.max_tokens < 1
             assert number in numbers or idle, (
-                f"request {max(numbers)} runs, and request {number}, which came before it, is still waiting"
+                f"request {max(numbers)} runs; request {number}, which came before it, neither runs nor was refused"
             )
 
 
@@ -172,10 +172,11 @@ def check_empty(batch: Any, *, when: str) -> None:
     check_all_free(batch.allocator, when=when)
 
 
-def core_of(lab: Any, num_seats: int) -> Any:
+def core_of(lab: Any, num_seats: int, fails: Callable[[int], None] = lambda token: None) -> Any:
     """An engine that is none of the course's, without a model: `calls` notes how it is driven.
 
-    In each step all requests get a token; a request whose first prompt token is 13 can't ever run.
+    In each step all requests get a token; a request whose first prompt token is 13 can't ever run. `fails` is called
+    with a request's first token when it is pushed, and may raise.
     """
 
     class Plain(lab.engine_core.EngineCore):
@@ -200,6 +201,7 @@ def core_of(lab: Any, num_seats: int) -> Any:
 
         def push(self, request: Any) -> None:
             self.require_entry(request)
+            fails(request.token_ids[0])
             self.calls.append(f"push {request.token_ids[0]}")
             self.inside.append(request)
 

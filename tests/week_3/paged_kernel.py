@@ -9,6 +9,8 @@ import numpy as np
 from week_2.decode_checks import check_numpy
 from week_2.decode_oracle import NAN, TILE, filled_up, folded, random_numbers, stored
 
+from coursekit.check import CheckFailed
+
 from .pages import UNUSED
 from .ragged_step import NOTHING, RaggedStep
 
@@ -36,6 +38,23 @@ def numbers_of_bits(step: RaggedStep, x: np.ndarray) -> np.ndarray:
     return stored(x, step.dtype).astype(np.float64)
 
 
+def arrays_of(step: RaggedStep) -> dict[str, np.ndarray]:
+    """Query [T, Hkv, H/Hkv, D], keys and values, as the kernels take them."""
+    (T, H, D), Hkv = step.query.shape, step.keys.shape[2]
+    query = stored(step.query, "float32").reshape(T, Hkv, H // Hkv, D)
+    return {"query": query, "keys": stored(step.keys, step.dtype), "values": stored(step.values, step.dtype)}
+
+
+def check_kept(given: dict[str, np.ndarray], before: dict[str, np.ndarray]) -> None:
+    """A kernel has not written to what it may only read: these arrays are its caller's."""
+    __tracebackhide__ = True
+    for name, array in given.items():
+        if array.tobytes() != before[name].tobytes():
+            raise CheckFailed(
+                f"the kernel wrote to the argument `{name}`, which is its caller's and only read here"
+            )
+
+
 # Task 1
 
 
@@ -45,7 +64,10 @@ def check_load(cpu_kernel: Any, step: RaggedStep, start: int, stop: int) -> None
     pages, table, P = step.values, padded(step.tables[0], step.P), step.P
     Hkv, D = pages.shape[2:]
     tile = np.full((Hkv, TILE, D), FILL, np.float32)
-    cpu_kernel.load_tile(stored(pages, step.dtype), table, start, stop, tile)
+    given = {"pages": stored(pages, step.dtype), "table": table}
+    before = {name: array.copy() for name, array in given.items()}
+    cpu_kernel.load_tile(*given.values(), start, stop, tile)
+    check_kept(given, before)
     flat, positions = pages.reshape(-1, Hkv, D), np.arange(start, stop)
     numbers, offsets = table[positions // P], positions % P
 

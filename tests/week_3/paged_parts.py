@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 from week_2.decode_checks import check_numpy
-from week_2.decode_oracle import NAN, TILE, stored
+from week_2.decode_oracle import NAN, TILE
 
-from .paged_kernel import BITS, FILL, SWAPPED, TIGHT, numbers_of_bits, padded
+from .paged_kernel import BITS, FILL, SWAPPED, TIGHT, arrays_of, check_kept, numbers_of_bits, padded
 from .pages import UNUSED
-from .ragged_step import NOTHING, RaggedStep
+from .ragged_step import NOTHING, ZERO_PEAKS, RaggedStep
 
 PART = 1024
 LEFT_OUT = "some tasks were not worked off: what stood there before is still there"
@@ -54,12 +54,12 @@ def check_part(
 ) -> None:
     """Attend to the keys `start` … `stop` − 1 of a single sequence."""
     __tracebackhide__ = True
-    (L, H, D), Hkv = step.query.shape, step.keys.shape[2]
+    L, H, D = step.query.shape
     out, lse = np.full((L, H, D), NAN, np.float32), np.full((L, H), NAN, np.float32)
+    given = arrays_of(step)
+    before = {name: array.copy() for name, array in given.items()}
     cpu_kernel.attend_part(
-        stored(step.query, "float32").reshape(L, Hkv, H // Hkv, D),
-        stored(step.keys, step.dtype),
-        stored(step.values, step.dtype),
+        *given.values(),
         padded(step.tables[0], step.P),
         start,
         stop,
@@ -68,6 +68,7 @@ def check_part(
         out,
         lse,
     )
+    check_kept(given, before)
     right = pair(step, 0, lambda i, h, g: range(start, min(stop, first_seen + i)))
     wrong = wrong_parts(step, start, stop, first_seen)
     where = f"of {L} tokens over keys {start} … {stop - 1}, of which the first token sees those below {first_seen}"
@@ -105,16 +106,20 @@ def wrong_parts(step: RaggedStep, start: int, stop: int, first_seen: int) -> dic
         wrong[BITS] = pair(step, 0, right, bits=True)
     out, peaks, totals = attended(step, 0, right)
     logarithms = np.log(np.where(totals == 0, 1, totals))
-    return wrong | {
-        "the keys are added up instead of the values": pair(replace(step, values=step.keys), 0, right),
-        "the rows of `queries` are sorted head by head; sort them token by token": pair(
-            replace(step, query=head_by_head(step)), 0, right
-        ),
-        "out is not divided by the total": (out * totals[..., None], peaks + logarithms),
-        "the logarithm of the total was not taken": (out, peaks + totals),
-        "only the logarithm of the total: the peak was not added": (out, logarithms),
-        "only the peak: the logarithm of the total was not added": (out, peaks),
-    }
+    return (
+        {ZERO_PEAKS: (out, np.where(totals == 0, 0, peaks + logarithms))}
+        | wrong
+        | {
+            "the keys are added up instead of the values": pair(replace(step, values=step.keys), 0, right),
+            "the rows of `queries` are sorted head by head; sort them token by token": pair(
+                replace(step, query=head_by_head(step)), 0, right
+            ),
+            "out is not divided by the total": (out * totals[..., None], peaks + logarithms),
+            "the logarithm of the total was not taken": (out, peaks + totals),
+            "only the logarithm of the total: the peak was not added": (out, logarithms),
+            "only the peak: the logarithm of the total was not added": (out, peaks),
+        }
+    )
 
 
 def head_by_head(step: RaggedStep) -> np.ndarray:
@@ -137,15 +142,15 @@ def check_pages(
 ) -> None:
     """Attend for some sequences of a step; what belongs to none of their parts must stay as it was."""
     __tracebackhide__ = True
-    (T, H, D), Hkv = step.query.shape, step.keys.shape[2]
+    T, H, D = step.query.shape
     chosen = list(range(len(step.tables))) if rows is None else list(rows)
     parts = max(1, *(-(-kv_len // PART) for kv_len in step.kv_lens))
     out, lse = np.full((parts, T, H, D), FILL, np.float32), np.full((parts, T, H), FILL, np.float32)
     width = max(map(len, step.tables))
+    given = arrays_of(step)
+    before = {name: array.copy() for name, array in given.items()}
     cpu_kernel.attend_pages(
-        stored(step.query, "float32").reshape(T, Hkv, H // Hkv, D),
-        stored(step.keys, step.dtype),
-        stored(step.values, step.dtype),
+        *given.values(),
         np.array(step.starts, np.int32),
         np.array(step.kv_lens, np.int32),
         np.array([table + [0] * (width - len(table)) for table in step.tables], np.int32),
@@ -156,6 +161,7 @@ def check_pages(
         out,
         lse,
     )
+    check_kept(given, before)
     right, wrong = parts_of(step, chosen, parts, causal), wrong_pages(step, chosen, parts, causal)
     where = f"of sequences {chosen} by {workers} workers, kv_lens {step.kv_lens}, q_lens {step.q_lens}"
     for place, name, axes in ((0, "out", "parts T H D"), (1, "lse", "parts T H")):

@@ -27,7 +27,9 @@ class InLine:
 
     def __str__(self) -> str:
         kind = "a decode" if self.decodes else f"{self.due} due"
-        return f"seat {self.seat} ({kind}; {self.computed} computed; {self.held} pages held, at most {self.most})"
+        return (
+            f"seat {self.seat} ({kind}; {self.computed} computed; {self.held} pages held, at most {self.most}"
+        )
 
 
 def line_of(state: Any) -> list[InLine]:
@@ -95,9 +97,15 @@ def _plan(state: Any, budget: int) -> Plan:
 
 
 def situation(state: Any, budget: int) -> str:
-    """What a scheduler sees, in words."""
-    line = ", ".join(map(str, line_of(state))) or "no request"
+    """What a scheduler sees, in words, with the numbers of the banker before the first request takes a page."""
     free, P = len(state.decode_state.allocator.free_pages), state.decode_state.page_size
+    told, found, limit = [], free, free  # pages that the next one in line finds, and may take
+    for each in line_of(state):
+        lacks = each.most - each.held
+        numbers = f"lacks {lacks}, finds {found}, so {found - lacks} to spare; may take {limit}"
+        told.append(f"{each}: {numbers})")
+        found, limit = found + each.held, min(limit, found - lacks)
+    line = ", ".join(told) or "no request"
     return f"a budget of {budget}, {free} pages of {P} free; in order of arrival {line}"
 
 

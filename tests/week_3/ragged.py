@@ -11,20 +11,26 @@ but the dataclass `ForwardMeta`, and `merge_attention` for what is merged.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
-from coursekit.check import check, check_untouched
+from coursekit.check import CheckFailed, check, check_untouched
 
-from .pages import UNUSED
-from .ragged_step import HKV, WRONG_RULES, D, G, Lengths, RaggedStep, bottom_right
+from .pages import UNUSED, pages_needed
+from .ragged_step import HKV, WRONG_RULES, D, G, Lengths, RaggedStep, bottom_right, grouped_apart
 
 PAGE_SIZES = (1, 3, 16)
 
 Attention = Callable[[Any, Any, Any, Any, float, bool], tuple[Any, Any]]
+
+Mistakes = Mapping[str, Callable[[], tuple[np.ndarray, np.ndarray]]]
+"""Mistake -> what computes the output and the log-sum-exp that it would give."""
+
+APART = "the query heads are cut up as [H/Hkv, Hkv]; those of a group are neighbours: [Hkv, H/Hkv]"
 
 CASES: dict[str, Callable[[int], Lengths]] = {
     "a decode, a first chunk, a later chunk, a whole prompt": lambda P: [(9, 1), (4, 4), (7 + P, 3), (5, 5)],
@@ -58,6 +64,8 @@ def check_step(
     rtol: float | None = None,
     atol: float | None = None,
     device: str | None = None,
+    mistakes: Mistakes | None = None,
+    nan: str = UNUSED,
 ) -> None:
     """Call `attention` on the step, and compare what it gives, and the log-sum-exp, with the oracle.
 
@@ -69,14 +77,18 @@ def check_step(
         name: what it is, in the learner's words.
         rtol, atol: tolerances; left out, those of `check` for the dtype. The log-sum-exp is float32 in any case.
         device: where the arrays go, if not on the lab's.
+        mistakes: what else would give what; looked at before the usual ones.
+        nan: the likely cause of NaN.
     """
     __tracebackhide__ = True
+    name = name if causal else f"{name}, causal=False,"
     arguments = step.arguments(lab, device)
-    actual = attention(*arguments, step.meta(lab, device), step.scale, causal)
+    meta = step.meta(lab, device)
+    actual = with_sizes_told(step, name, lambda: attention(*arguments, meta, step.scale, causal))
     out, lse = pair_of(actual, name)
     wanted = step.expected(causal)
-    wrong = suspects_of(step, causal)
-    options: dict[str, Any] = {"rtol": rtol, "atol": atol, "nan": UNUSED}
+    wrong = {**(mistakes or {}), **suspects_of(step, causal)}
+    options: dict[str, Any] = {"rtol": rtol, "atol": atol, "nan": nan}
     check(
         out,
         wanted[0],
@@ -92,12 +104,31 @@ def check_step(
         name=f"the log-sum-exp of {name}, {outline(step)}",
         axes="T H",
         suspects={why: lambda other=other: other()[1] for why, other in wrong.items()}
-        | wrong_sums(step, wanted[1]),
+        | wrong_sums(wanted[1]),
         **options,
     )
     before = (step.query, step.keys, step.values)
     for what, argument, numbers in zip(("query", "keys", "values"), arguments, before, strict=True):
         check_untouched(argument, numbers, name=what, dtype=None)
+
+
+def with_sizes_told(step: RaggedStep, name: str, call: Callable[[], Any]) -> Any:
+    """Call it; where arrays don't fit, and one of them has the size of a sequence's whole pages, say so."""
+    __tracebackhide__ = True
+    try:
+        return call()
+    except NotImplementedError:
+        raise
+    except (RuntimeError, ValueError) as error:
+        sizes = {int(number) for number in re.findall(r"\d+", str(error))}
+        for kv_len in step.kv_lens:
+            whole = pages_needed(kv_len, step.P) * step.P
+            if whole != kv_len and {whole, kv_len} <= sizes:
+                raise CheckFailed(
+                    f"{name} of {outline(step)}: {error}\n  likely cause: keys or values were not cut at kv_len: the "
+                    f"pages of a sequence of {kv_len} tokens have room for {whole}"
+                ) from error
+        raise
 
 
 def check_merged(
@@ -144,7 +175,7 @@ def outline(step: RaggedStep) -> str:
     return f"(new, keys) = {pairs}; pages of {step.P}"
 
 
-def suspects_of(step: RaggedStep, causal: bool) -> dict[str, Callable[[], tuple[np.ndarray, np.ndarray]]]:
+def suspects_of(step: RaggedStep, causal: bool) -> Mistakes:
     """What the usual mistakes would give: output and log-sum-exp."""
     rules = WRONG_RULES if causal else {"the causal rule was kept, and `causal` is False": bottom_right}
     wrong = {why: lambda seen=seen: step.expected(causal, seen=seen) for why, seen in rules.items()}
@@ -156,10 +187,11 @@ def suspects_of(step: RaggedStep, causal: bool) -> dict[str, Callable[[], tuple[
         "query head h reads key-value head h % Hkv; neighbours should share one, h // (H / Hkv)": (
             lambda: step.expected(causal, share=lambda h, group: h)
         ),
+        APART: lambda: grouped_apart(step.expected(causal, share=lambda h, group: h), step.keys.shape[2]),
     }
 
 
-def wrong_sums(step: RaggedStep, lse: np.ndarray) -> dict[str, Any]:
+def wrong_sums(lse: np.ndarray) -> dict[str, Any]:
     """What is easily taken for a log-sum-exp."""
     return {
         "the logarithm is to base 2": lse / np.log(2),

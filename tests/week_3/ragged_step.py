@@ -14,10 +14,14 @@ from .pages import pages_needed, place_of
 
 HKV, G, D = 2, 3, 8
 NOTHING = -np.inf
+ZERO_PEAKS = (
+    "0 stands where nothing is seen, for −inf: a peak is −inf before the first tile, and stays so there"
+)
 
 Lengths = Sequence[
     tuple[int, int]
 ]  # of each sequence: tokens that the pool holds for it, the new ones included; queries
+Attended = tuple[np.ndarray, np.ndarray]  # [T, H, D], and the log-sum-exp [T, H]
 Seen = Callable[[int, int, int], int]  # (query i, of L, S keys) -> how many keys it sees, from the first on
 
 
@@ -60,6 +64,12 @@ def attend_alone(
             scores = key[:count, g] @ query[i, h] * scale
             lse[i, h] = scores.max() + np.log(np.exp(scores - scores.max()).sum())
             out[i, h] = np.exp(scores - lse[i, h]) @ value[:count, g]
+    return out, lse
+
+
+def grouped_apart(pair: Attended, Hkv: int) -> Attended:
+    """Output and log-sum-exp of heads that each read key-value head h % Hkv, put in the order Hkv, H/Hkv."""
+    out, lse = (x.reshape(len(x), -1, Hkv, *x.shape[2:]).swapaxes(1, 2).reshape(x.shape) for x in pair)
     return out, lse
 
 

@@ -31,6 +31,7 @@ class Letters:
 
     vocab_size = V
     end_ids = (END,)
+    longest_token = 5  # <end>
 
     def encode(self, text: str, control_tokens: bool = True) -> list[int]:
         if control_tokens and "<end>" in text:

@@ -53,6 +53,9 @@ class Desk:
         self.taken: list[tuple[Any, Callable[[int], None] | None, Future[list[int]]]] = []
         self.arrived = asyncio.Event()
 
+    def require_room(self) -> None:
+        """There is room."""
+
     def submit(self, request: Any, on_token: Callable[[int], None] | None = None) -> Any:
         if self.error is not None:
             raise self.error

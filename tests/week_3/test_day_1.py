@@ -19,7 +19,8 @@ from week_2.full_caches import causal
 from coursekit import lab as door
 from coursekit.check import check, check_equal, check_raises, check_untouched
 
-from .broken_books import BROKEN, REFUSED, with_four_held
+from .broken_books import BROKEN, REFUSED, blamed, with_four_held
+from .decode_states import check_says
 from .pages import (
     LAYERS,
     PAGE_SIZES,
@@ -105,6 +106,30 @@ def test_task_1_pages_come_back_in_any_order(lab):
     check_all_free(allocator, when="after all were freed")
 
 
+def test_task_1_the_page_that_was_freed_last_is_handed_out_first(lab):
+    allocator = allocator_of(lab, 8)
+    pages = allocator.allocate(7)
+    for page in (pages[4], pages[1], pages[6]):
+        allocator.free([page])
+    oldest = {"the page that was freed first comes first": [pages[4], pages[1], pages[6]]}
+    check_equal(
+        [allocator.allocate(1)[0] for _ in range(3)],
+        [pages[6], pages[1], pages[4]],
+        name=f"the pages in the order handed out, after {pages[4]}, {pages[1]} and {pages[6]} were freed in turn",
+        suspects=oldest,
+    )
+
+
+def test_task_1_no_page_may_be_asked_for_and_none_freed_even_if_none_is_there(lab):
+    allocator = allocator_of(lab, 4)
+    held = allocator.allocate(3)
+    before = books(allocator)
+    check_equal(allocator.allocate(0), [], name="what allocate(0) gives when no page is free")
+    allocator.free([])
+    check_equal(books(allocator), before, name="what the allocator knows after allocate(0) and free([])")
+    check_equal(len(held), 3, name="how many pages are held")
+
+
 def test_task_1_a_page_with_two_references_is_free_when_both_are_given_up(lab):
     allocator = allocator_of(lab, 6)
     shared, own = allocator.allocate(2)
@@ -134,7 +159,8 @@ def test_task_1_two_references_may_be_given_up_in_one_call(lab):
 def test_task_1_what_cannot_be_freed_is_refused_and_nothing_changes(lab, what):
     allocator, held = with_four_held(lab)
     pages, before = REFUSED[what](held), books(allocator)
-    check_raises(ValueError, lambda: allocator.free(pages), name=f"free({pages}): {what}")
+    error = check_raises(ValueError, lambda: allocator.free(pages), name=f"free({pages}): {what}")
+    check_says(error, blamed(allocator, pages), "which page it is")
     check_equal(books(allocator), before, name=f"what the allocator knows after the refused free of {what}")
 
 
@@ -195,6 +221,21 @@ def test_task_2_a_shared_page_is_freed_as_often_as_it_is_held(lab):
         allocator.free([page for page in pages if in_use(allocator).get(page)])
         check_equal(in_use(allocator), dict(sorted(left.items())), name="the references after another free")
     check_all_free(allocator, when="after every reference was given up")
+
+
+def test_task_2_a_page_that_is_listed_twice_gets_two_references(lab):
+    """It has two already, so two sequences share it once more."""
+    allocator = allocator_of(lab, 5)
+    page, other = allocator.allocate(2)
+    allocator.share([page])
+    allocator.share([page, other, page])
+    once = {"a page that is listed twice is counted once": {page: 3, other: 2}}
+    check_equal(
+        in_use(allocator),
+        {page: 4, other: 2},
+        name="the references after sharing a page twice",
+        suspects=once,
+    )
 
 
 @pytest.mark.parametrize("what", list(REFUSED))
@@ -274,7 +315,15 @@ def check_write(lab: Any, P: int, layer: int, places: list[int], dtype: str = "f
         ("keys", "values"), old, new, new[::-1], storage, strict=True
     ):
         suspects = {"keys and values are mixed up": written(before, layer, places, other)}
+        suspects["the places were sorted: token t belongs in place slot_mapping[t]"] = written(
+            before, layer, sorted(places), tokens
+        )
+        suspects["the new numbers were added to those that were there"] = before + (
+            written(np.zeros_like(before), layer, places, tokens)
+        )
         suspects["nothing reached the pool: was it written to a copy?"] = before
+        if layer:
+            suspects["it was written to layer 0, whatever `layer` says"] = written(before, 0, places, tokens)
         everywhere = before
         for each in range(LAYERS):
             everywhere = written(everywhere, each, places, tokens)
@@ -338,6 +387,8 @@ def test_task_3_places_are_gathered_in_the_order_asked_for(lab, P, layer):
     )
     actual = pool.gather(layer, lab.array(places))
     suspects = {"keys and values are mixed up": expected[::-1]}
+    order = np.argsort(places)
+    suspects["the order is that of the pool, not that of `places`"] = tuple(part[order] for part in expected)
     check(
         actual,
         expected,
@@ -380,7 +431,20 @@ def test_task_3_a_position_stands_in_its_own_page_at_its_own_offset(lab, P):
     for start, stop in ((0, 4 * P), (0, 1), (P - 1, P + 1), (P, 2 * P), (2 * P, 2 * P), (3 * P, 4 * P)):
         expected = [place_of(pages, position, P) for position in range(start, stop)]
         actual = lab.paged.pool.places_of(pages, start, stop, P)
-        check_equal(actual, expected, name=f"the places of positions {start} to {stop - 1} in pages {pages}")
+        numbers = [(pages[p // P], p % P) for p in range(start, stop)]
+        suspects = {
+            "these are page numbers, not places: a page has P of them": [page for page, _ in numbers],
+            "the offset in the page was left out": [page * P for page, _ in numbers],
+            "the page's number was not multiplied by P": [page + offset for page, offset in numbers],
+            "`pages` was not asked: a sequence's pages need not be in one run": [
+                pages[0] * P + p for p in range(start, stop)
+            ],
+            "`start` was not looked at: these begin with the sequence's first position": [
+                place_of(pages, position, P) for position in range(stop)
+            ],
+        }
+        name = f"the places of positions {start} to {stop - 1} in pages {pages}"
+        check_equal(actual, expected, name=name, suspects=suspects)
 
 
 def test_task_3_the_places_of_a_part_full_page_end_with_the_tokens(lab):
@@ -408,8 +472,17 @@ def test_task_4_reserve_takes_as_many_pages_as_the_tokens_need(lab, P):
             before = list(sequence.pages)
             sequence.reserve(count)
             name = f"after reserve({count}) with {length} tokens there"
-            expected = pages_needed(length + count, P)
-            check_equal(len(sequence.pages), expected, name=f"how many pages there are {name}")
+            expected, new = pages_needed(length + count, P), pages_needed(count, P)
+            suspects = {
+                "pages were taken for the new tokens alone, whatever room the last page has": len(before)
+                + new,
+                "a page too many: there is one for the token after these, too": pages_needed(
+                    length + count + 1, P
+                ),
+            }
+            check_equal(
+                len(sequence.pages), expected, name=f"how many pages there are {name}", suspects=suspects
+            )
             check_equal(sequence.pages[: len(before)], before, name=f"the pages held before, {name}")
             check_equal(sequence.length, length, name=f"sequence.length {name}")
             held = dict.fromkeys(sorted(sequence.pages), 1)
@@ -554,30 +627,6 @@ def test_task_5_the_sequence_stays_as_it_is_while_the_layers_run(lab):
     check_equal(books(allocator), before, name="what the allocator knows after the layers ran")
 
 
-def test_task_5_the_sequence_says_how_many_tokens_are_there_already(lab):
-    """Its tokens may have come through other caches; a cache that counts for itself would overwrite them."""
-    _, keys, values = whole(7)
-    pool, allocator = pool_of(lab, 9, 3), allocator_of(lab, 9)
-    sequence = sequence_of(lab, allocator, 3)
-    sequence.reserve(7)
-    for start, stop, layer in ((0, 5, 0), (5, 7, 0), (5, 7, 0)):
-        cache = caches_of(lab, pool, sequence)[layer]
-        sequence.length = start
-        fetched = cache.update_and_fetch(*(lab.array(x[:, :, start:stop]) for x in (keys, values)))
-    sequence.length = 6
-    again = cache.update_and_fetch(*(lab.array(x[:, :, 6:7]) for x in (keys, values)))
-    for name, actual in (("after new caches", fetched), ("after the same call once more", again)):
-        check(
-            tuple(actual[:2]),
-            (keys, values),
-            name=(f"the keys {name}", f"the values {name}"),
-            axes="1 Hkv S D",
-            rtol=0,
-            atol=0,
-            nan=UNUSED,
-        )
-
-
 PIECES = [(7,), (6, 3), (1, 4, 2), (6, 1, 1, 2), (16, 1, 15, 1)]
 
 
@@ -619,6 +668,36 @@ def test_task_5_the_new_tokens_are_written_and_all_of_them_fetched(lab, pieces, 
         start = stop
 
 
+def test_task_5_the_sequence_says_how_many_tokens_are_there_already(lab):
+    """Its tokens may have come through other caches; a cache that counts for itself would overwrite them."""
+    _, keys, values = whole(7)
+    pool, allocator = pool_of(lab, 9, 3), allocator_of(lab, 9)
+    sequence = sequence_of(lab, allocator, 3)
+    sequence.reserve(7)
+    for start, stop, layer in ((0, 5, 0), (5, 7, 0), (5, 7, 0)):
+        cache = caches_of(lab, pool, sequence)[layer]
+        sequence.length = start
+        fetched = cache.update_and_fetch(*(lab.array(x[:, :, start:stop]) for x in (keys, values)))
+    sequence.length = 6
+    again = cache.update_and_fetch(*(lab.array(x[:, :, 6:7]) for x in (keys, values)))
+    for name, actual in (("after new caches", fetched), ("after the same call once more", again)):
+        check(
+            tuple(actual[:2]),
+            (keys, values),
+            name=(f"the keys {name}", f"the values {name}"),
+            axes="1 Hkv S D",
+            rtol=0,
+            atol=0,
+            nan=UNUSED,
+            suspects={
+                "only the new tokens came back: `sequence.length` says how many are there, no count of the cache": (
+                    keys[:, :, -actual[0].shape[2] :],
+                    values[:, :, -actual[1].shape[2] :],
+                )
+            },
+        )
+
+
 @sizes_of_pages
 def test_task_5_nothing_is_written_but_the_new_tokens_of_this_layer(lab, P):
     _, keys, values = whole(8)
@@ -634,7 +713,8 @@ def test_task_5_nothing_is_written_but_the_new_tokens_of_this_layer(lab, P):
                 expected[1].reshape(-1, HKV, D)[place_of(sequence.pages, position, P)] = new[0, :, position]
             axes = "layers N P Hkv D"
             what = f"pool.{name} after tokens {start} to {stop - 1}, with NaN in all places before"
-            check(getattr(pool, name), expected, name=what, axes=axes, rtol=0, atol=0)
+            layer_0 = {"it was written to layer 0, whatever the cache's layer": expected[[1, 0, 2, 3]]}
+            check(getattr(pool, name), expected, name=what, axes=axes, rtol=0, atol=0, suspects=layer_0)
         sequence.advance(stop - start)
 
 
@@ -699,7 +779,13 @@ def test_task_5_pages_are_reserved_before_the_model_runs_and_no_sooner(lab, P):
     expected = [PROMPT, *([token] for token in SCRIPT[:5])]
     check_equal(model.calls, expected, name="the ids that the model was run on")
     needed = [pages_needed(len(PROMPT) + n, P) for n in range(6)]
-    check_equal(model.pages, needed, name=f"how many pages the request had when the model ran, P = {P}")
+    early = {
+        "pages are taken for the token that comes next, too: its turn is the next run": [
+            pages_needed(len(PROMPT) + n + 1, P) for n in range(6)
+        ]
+    }
+    name = f"how many pages the request had when the model ran, P = {P}"
+    check_equal(model.pages, needed, name=name, suspects=early)
     check_equal(model.head_rows, [1] * 6, name="how many rows went through the head each time")
     check_all_free(storage[1], when="at the end")
 
@@ -710,6 +796,16 @@ def test_task_5_pages_go_back_when_a_token_ends_the_text(lab):
     check_equal(tokens, SCRIPT[:4], name="the tokens, with the end tokens 0 and 9")
     check_equal(len(model.calls), 4, name="how often the model ran")
     check_all_free(storage[1], when="after an end token")
+
+
+def test_task_5_an_end_token_of_the_prompt_ends_nothing(lab):
+    """A chat's prompt is full of them, and may end with one. Token 9 is not in the prompt, and ends the text."""
+    model, storage = PagingModel(lab, len(PROMPT), SCRIPT), storage_of(lab, 9, 3)
+    tokens = list(generate(lab, model, storage, PROMPT, 7, {PROMPT[-1], PROMPT[1], 9}))
+    name = "the tokens, where the end tokens are 9 and two of the prompt's own, its last among them"
+    ended = {"an end token of the prompt ended the text: only a generated one does": SCRIPT[:1]}
+    nothing: dict[str, Any] = {"nothing was generated after a prompt that ends with an end token": []}
+    check_equal(tokens, SCRIPT[:5], name=name, suspects=ended | nothing)
 
 
 @pytest.mark.parametrize("room", [1, 3, 7])

@@ -38,8 +38,18 @@ from .paged_batches import (
     wanted_of,
 )
 from .pages import UNUSED, allocator_of, books, in_use, pages_needed, spoil
-from .ragged import CASES, PAGE_SIZES, RaggedStep, check_merged, check_step, pair_of, random_steps
-from .ragged_step import NOTHING, WRONG_RULES, attend_alone, bottom_right, everything
+from .ragged import (
+    APART,
+    CASES,
+    PAGE_SIZES,
+    RaggedStep,
+    check_merged,
+    check_step,
+    pair_of,
+    random_steps,
+    wrong_sums,
+)
+from .ragged_step import NOTHING, WRONG_RULES, attend_alone, bottom_right, everything, grouped_apart
 from .step_oracle import TENSORS, Counted, check_on_meta, table_of, without_numbers
 
 QUICK = settings(max_examples=60, deadline=None, derandomize=True, database=None, report_multiple_bugs=False)
@@ -196,6 +206,22 @@ def test_task_1_the_tensors_go_where_they_were_asked_to(lab):
 # Task 2: attention, sequence by sequence
 
 
+GROUPS = "query head h reads key-value head h % Hkv; neighbours should share one, h // (H / Hkv)"
+SOFT_MASK = "a query that sees nothing gets all values: keys are hidden by a large negative number, not by −∞"
+ROOTED = "the scores are divided by √D, not multiplied by `scale`"
+NOTHING_SEEN = "where a query sees nothing, all scores and the log-sum-exp are −∞: −∞ − (−∞) is NaN"
+AFTER_THE_MASK = "−∞ times a negative scale is +∞: scale the scores first, then add the mask"
+HEADS_APART = (
+    "the heads of the output are in the wrong order: those of a group, h // (H / Hkv), stand side by side"
+)
+
+
+def heads_apart(out: np.ndarray) -> np.ndarray:
+    """[L, H, D] whose heads are sorted by their place in the group first."""
+    L, heads, size = out.shape
+    return out.reshape(L, HKV, heads // HKV, size).swapaxes(1, 2).reshape(out.shape)
+
+
 def attend_to(lab: Any, query: np.ndarray, key: np.ndarray, value: np.ndarray, *rest: Any) -> tuple[Any, Any]:
     arrays = [lab.array(x) for x in (query, key, value)]
     return pair_of(lab.paged.attention.attend_to(*arrays, *rest), "attend_to")
@@ -210,7 +236,16 @@ def check_attend_to(lab: Any, L: int, S: int, causal: bool, scale: float = 0.4, 
     wanted = oracle(scale, bottom_right if causal else everything)
     rules = WRONG_RULES if causal else {"causal, though it was asked not to be": bottom_right}
     wrong = {why: oracle(scale, seen) for why, seen in rules.items()}
-    wrong["the scores are not scaled"] = oracle(1.0, bottom_right if causal else everything)
+    rule = bottom_right if causal else everything
+    wrong["the scores are not scaled"] = oracle(1.0, rule)
+    wrong[GROUPS] = oracle(scale, rule, share=lambda h, group: h)
+    wrong[ROOTED] = oracle(D**-0.5, rule)
+    wrong[APART] = grouped_apart(wrong[GROUPS], HKV)
+    blind = min(L, max(0, L - S if causal else 0 if S else L))  # queries that see nothing
+    if causal and blind:
+        mean = oracle(0.0, everything)[0][:blind]
+        for why, times in ((SOFT_MASK, S), (f"{SOFT_MASK} (their mean)", 1)):
+            wrong[why] = np.concatenate([mean * times, wanted[0][blind:]]), wanted[1]
     names = ("the attention output", "the log-sum-exp")
     for n, axes in enumerate(("L H D", "L H")):
         check(
@@ -218,14 +253,16 @@ def check_attend_to(lab: Any, L: int, S: int, causal: bool, scale: float = 0.4, 
             wanted[n],
             name=f"{names[n]} of {L} queries over {S} keys",
             axes=axes,
-            suspects={why: other[n] for why, other in wrong.items()},
+            suspects={why: other[n] for why, other in wrong.items()}
+            | (wrong_sums(wanted[1]) if n else {HEADS_APART: heads_apart(wanted[0])}),
+            nan=AFTER_THE_MASK if causal and scale < 0 and L > 1 else NOTHING_SEEN if blind else None,
         )
     for name, array, numbers in zip(("query", "key", "value"), arrays, (query, key, value), strict=True):
         check_untouched(array, numbers, name=name)
 
 
 @causal_or_not
-@pytest.mark.parametrize(("L", "S"), [(1, 1), (1, 7), (2, 7), (5, 7), (6, 7), (7, 7)])
+@pytest.mark.parametrize(("L", "S"), [(5, 7), (1, 1), (1, 7), (2, 7), (6, 7), (7, 7)])
 def test_task_2_the_last_tokens_of_a_sequence_attend(lab, L, S, causal):
     check_attend_to(lab, L, S, causal)
 
@@ -262,6 +299,18 @@ def test_task_2_bfloat16_is_computed_in_float32(lab, causal):
     check(actual[0], wanted[0], name="the output, in the dtype of the query", axes="L H D", dtype="bfloat16")
     name = "the log-sum-exp, float32 and as exact as that"
     check(actual[1], wanted[1], name=name, axes="L H")
+
+
+@pytest.mark.parametrize(("query", "pool"), [("float32", "bfloat16"), ("bfloat16", "float32")])
+def test_task_2_the_output_has_the_dtype_of_the_query(lab, query, pool):
+    step = RaggedStep.random(69, [(9, 4)], 3, dtype="bfloat16")
+    dense = step.dense(0)
+    arrays = [lab.array(x, dtype) for x, dtype in zip(dense, (query, pool, pool), strict=True)]
+    out, lse = pair_of(lab.paged.attention.attend_to(*arrays, 0.4, True), "attend_to")
+    wanted = attend_alone(*dense, 0.4, bottom_right)
+    name = f"the output of {query} queries over {pool} keys, in the dtype of the query"
+    check(out, wanted[0], name=name, axes="L H D", dtype=query)
+    check(lse, wanted[1], name="the log-sum-exp, float32 in any case", axes="L H")
 
 
 def test_task_2_nothing_on_the_way_is_rounded_to_16_bits(lab):
@@ -350,6 +399,7 @@ def merged(lab: Any, parts: list[tuple[np.ndarray, np.ndarray]], dtype: str = "f
     given = [(lab.array(out, dtype), lab.array(lse)) for out, lse in parts]
     before = [(lab.numpy(out), lab.numpy(lse)) for out, lse in given]
     actual = pair_of(lab.paged.attention.merge_attention(given), "merge_attention")
+    check_equal(len(given), len(before), name="how many parts are in the list that was given, afterwards")
     for pair, numbers in zip(given, before, strict=True):
         check_untouched(pair[0], numbers[0], name="the output of a part", dtype=dtype)
         check_untouched(pair[1], numbers[1], name="the log-sum-exp of a part")
@@ -388,14 +438,17 @@ def check_merge(
         suspects |= {only: two, f"{only}, with the shares that they have of all": two * share}
     nothing = "two parts that have seen nothing: −inf − (−inf) is NaN"
     check(out, wanted[0], name=f"the output of {name}", axes="T H D", suspects=suspects, nan=nothing)
-    wrong_sums = {
+    other_sums = {
         "the parts' log-sum-exps are added up": sums.sum(axis=0),
         "the greatest log-sum-exp, not that of them all": sums.max(axis=0),
     }
     if len(parts) > 2:
-        wrong_sums[only] = sum_of_two
+        other_sums[only] = sum_of_two
     name = f"the log-sum-exp of {name}"
-    check(lse, wanted[1], name=name, axes="T H", suspects=wrong_sums, nan=nothing)
+    if np.isinf(wanted[1]).any():
+        nowhere = "where no part has seen anything, the log-sum-exp is −inf; here is another number"
+        other_sums[nowhere] = np.where(np.isinf(wanted[1]), lab.numpy(lse), wanted[1])
+    check(lse, wanted[1], name=name, axes="T H", suspects=other_sums, nan=nothing)
 
 
 def part_of(total: float, average: float) -> tuple[np.ndarray, np.ndarray]:
@@ -579,7 +632,24 @@ class Runs:
             for n, length in enumerate(self.lengths)
             if q_lens[n]
         ]
-        check(rows, np.array(wanted, float), name=f"the last rows {when}", axes="B E", rtol=0)
+        every = np.array(
+            [
+                [fingerprints(self.ids[n][:stop])[-1], stop]
+                for n, length in enumerate(self.lengths)
+                for stop in range(length - q_lens[n] + 1, length + 1)
+            ],
+            float,
+        )
+        suspects = {
+            "these are the last B of the T rows; each sequence's last row is at `last_rows`": every[
+                -len(wanted) :
+            ],
+            "these are the first B of the T rows; each sequence's last row is at `last_rows`": every[
+                : len(wanted)
+            ],
+        }
+        name = f"the last rows {when}"
+        check(rows, np.array(wanted, float), name=name, axes="B E", rtol=0, suspects=suspects)
         self.check_lengths(when)
 
 
@@ -752,7 +822,13 @@ def test_task_4_the_model_of_week_1_gives_the_rows_that_it_gives_each_alone(lab,
 def test_task_5_the_last_token_generated_takes_no_room(lab, prompt, max_tokens, most):
     request = new_request(lab, prompt_of(prompt), max_tokens)
     name = f"the most tokens of a prompt of {prompt} and {max_tokens} of output, with 20 positions"
-    check_equal(lab.paged.limits.most_tokens(request, 20), most, name=name)
+    suspects = {
+        "the last token that is generated is counted: it never gets into the pool": min(
+            prompt + max_tokens, 20
+        ),
+        "it is more than the model has positions for": prompt + max_tokens - 1,
+    }
+    check_equal(lab.paged.limits.most_tokens(request, 20), most, name=name, suspects=suspects)
 
 
 @pytest.mark.parametrize("generated", [1, 3])
@@ -839,7 +915,11 @@ def test_task_5_a_request_that_begins_has_pages_for_the_longest_that_it_may_beco
         name = (
             f"pages of a request of {each.request.prompt_len} tokens and {each.request.max_tokens} of output"
         )
-        check_equal(len(each.sequence.pages), needed, name=name)
+        prompt = pages_needed(each.request.prompt_len, 3)
+        suspects = {
+            "these are the pages of the prompt alone: two requests may strand each other later": prompt
+        }
+        check_equal(len(each.sequence.pages), needed, name=name, suspects=suspects)
         check_equal(each.sequence.length, 0, name="tokens that the pool holds of it")
     check_equal(len(in_use(batch.allocator)), 3 + 1 + 5, name="pages in use")
 
@@ -848,7 +928,12 @@ def test_task_5_a_request_that_has_to_wait_is_not_overtaken(lab):
     batch = batch_of(lab, num_pages=8, max_running=4)  # 7 pages of 3
     requests = pushed(lab, batch, [(6, 4), (9, 7), (1, 2), (2, 1)])
     name = "which requests run and which wait: 3 pages of 7 are taken, request 1 needs 5, the next two 1 each"
-    check_equal(admitted(batch, requests), ([0], [1, 2, 3]), name=name)
+    suspects = {
+        "requests that fit have overtaken one that has to wait": ([0, 2], [1, 3]),
+        "all requests that fit have overtaken one that has to wait": ([0, 2, 3], [1]),
+        "the request that has to wait has left the line": ([0], [2, 3]),
+    }
+    check_equal(admitted(batch, requests), ([0], [1, 2, 3]), name=name, suspects=suspects)
     before = books(batch.allocator)
     check_equal(admitted(batch, requests), ([0], [1, 2, 3]), name=f"{name}, asked again")
     check_equal(
@@ -871,6 +956,29 @@ def test_task_5_out_of_pages_when_no_request_runs_that_could_make_room(lab):
     batch.allocator.free(others)
     check_equal(
         admitted(batch, requests), ([0, 1], []), name="which requests run once others have freed pages"
+    )
+
+
+@errors
+def test_task_5_a_request_that_cannot_begin_for_an_error_goes_on_waiting(lab, error):
+    """Ctrl-C comes while pages are handed out: the request is not finished, and not aborted."""
+    batch, allocate = batch_of(lab, num_pages=30), []
+    requests = pushed(lab, batch, [(5, 3), (3, 1), (1, 4)])
+
+    def interrupted(count: int) -> list[int]:
+        if len(allocate) == 1:
+            raise error("the allocator failed, as the test wanted it to")
+        allocate.append(count)
+        return given(count)
+
+    given, batch.allocator.allocate = batch.allocator.allocate, interrupted
+    check_raises(error, batch.admit, name="`admit`, whose second request gets no pages because of an error,")
+    name = "the requests in the engine, after the pages of request 1 could not be taken"
+    lost = {"a request is lost: it leaves the line before it has its pages": [0, 2]}
+    check_equal(numbers_of(requests, batch.requests), [0, 1, 2], name=name, suspects=lost)
+    batch.allocator.allocate = given
+    check_equal(
+        admitted(batch, requests), ([0, 1, 2], []), name="which requests run, and which wait, after all"
     )
 
 
@@ -901,8 +1009,14 @@ def test_task_5_decodes_come_first_and_then_one_chunk(lab):
     running_of(lab, batch, prompt_of(2), 5, held=4, output=[7, 7, 8])
     running_of(lab, batch, prompt_of(3), 5, output=[4, 4, 2])
     name = "the plan: due are 9, 1 (a decode), 5, 1, 1, 1 (a decode) and 6; chunks of 4"
-    check_equal(plan_of(batch)[-1], (0, 4), name="the end of the plan: a chunk, behind all decodes")
-    check_equal(plan_of(batch), [(1, 1), (5, 1), (0, 4)], name=name)
+    suspects = {
+        "the chunk stands before the decodes": [(0, 4), (1, 1), (5, 1)],
+        "a chunk of every prompt: a step has one": [(1, 1), (5, 1), (0, 4), (2, 4), (3, 1), (4, 1), (6, 4)],
+        "no chunk while any request decodes": [(1, 1), (5, 1)],
+        "the chunk is longer than chunk_size": [(1, 1), (5, 1), (0, 9)],
+        "the last prompt has the chunk; the first one has it": [(1, 1), (5, 1), (6, 4)],
+    }
+    check_equal(plan_of(batch), [(1, 1), (5, 1), (0, 4)], name=name, suspects=suspects)
     for chunk, what in (
         (4, "with 5 tokens due"),
         (1, "a prompt of 1 token, which is no decode yet"),
@@ -944,12 +1058,33 @@ def sampling(lab: Any, held: Sequence[int], **options: Any) -> tuple[Any, Any, l
     return model, runner, took_part, lab.array(np.array(states, float))
 
 
+def runner_output(state: np.ndarray) -> list[int]:
+    """The output of a request that samples from this row."""
+    return [int(np.argmax(scores_after(int(state[0]))))]
+
+
 def test_task_6_requests_with_nothing_due_get_a_token_and_the_others_none(lab):
     model, runner, took_part, hidden = sampling(lab, (4, 2, 4, 3, 4))
     runner.sample(hidden, took_part)
     wanted = [alone(each.request.prompt_ids, n in (0, 2, 4)) for n, each in enumerate(took_part)]
     name = "the outputs after `sample`, where 0, 2, 0, 1 and 0 tokens are due"
-    check_equal([each.request.output for each in took_part], wanted, name=name)
+    all_five = [runner_output(hidden_row) for hidden_row in lab.numpy(hidden)]
+    suspects = {
+        "a token is sampled in the middle of a prompt, too: only where nothing is due any more": all_five,
+        "tokens went to the first requests of the step: each row has a request of its own": [
+            *[all_five[n] for n in (0, 2, 4)],
+            [],
+            [],
+        ],
+        "the first rows went through the head, not those of the requests that sample": [
+            all_five[0],
+            [],
+            all_five[1],
+            [],
+            all_five[2],
+        ],
+    }
+    check_equal([each.request.output for each in took_part], wanted, name=name, suspects=suspects)
     check_equal(model.head_rows, [3], name="rows of each call of `model.logits`: one call, only these rows")
     check_equal([each.due for each in took_part], [1, 2, 1, 1, 1], name="what is due then")
 
@@ -1273,7 +1408,50 @@ def test_task_6_the_engine_is_empty_after_an_error(lab, what, call, error):
     model.fails_at, model.fails_with = call if what == "model" else None, error
     run = partial(lab.engine_core.generate_all, batch, requests, observe)
     check_raises(error, run, name=f"a batch whose {what} fails at call {call}")
-    check_empty(batch, when=f"after the {what} failed at call {call}")
+    when = f"after the {what} failed at call {call}"
+    if error is KeyboardInterrupt:
+        when += " with a KeyboardInterrupt, which is no Exception (`finally` runs for it, too)"
+    check_empty(batch, when=when)
+
+
+def test_task_6_a_request_that_finished_in_the_step_that_failed_leaves_too(lab):
+    """Its last token is there when the sampler of the next request fails: it is finished, and still has its pages."""
+    batch = batch_of(lab)
+
+    def sample(logits: Any, ids: Any) -> int:
+        raise KeyError("the sampler failed, as the test wanted it to")
+
+    first, second = new_request(lab, [1], 2), new_request(lab, [2], 2, sample=sample)
+    run = partial(lab.engine_core.generate_all, batch, [first, second])
+    check_raises(
+        KeyError, run, name="a batch whose second sampler fails in the step that finishes the first request"
+    )
+    check_equal(first.num_generated, 2, name="how many tokens the first request has: all of its 2")
+    check_empty(batch, when="after the sampler failed")
+
+
+@errors
+def test_task_6_the_engine_is_empty_after_an_error_of_push(lab, error):
+    """The second of the requests that are pushed before the first step."""
+
+    def fails(token: int) -> None:
+        if token == 2:
+            raise error("`push` failed, as the test wanted it to")
+
+    core = core_of(lab, num_seats=3, fails=fails)
+    run = partial(lab.engine_core.generate_all, core, [new_request(lab, [n], 2) for n in (1, 2, 3)])
+    check_raises(error, run, name="a batch in which the engine's `push` fails")
+    left = [each.token_ids[0] for each in core.requests]
+    check_equal(
+        left, [], name="the first tokens of the requests that are still in the engine after `push` failed"
+    )
+
+
+def test_task_6_a_request_that_is_finished_already_loses_an_old_error(lab):
+    core, done = core_of(lab, num_seats=1), new_request(lab, [3], 2, output=[5, 6])
+    done.error = "an old error"
+    lab.engine_core.generate_all(core, [done])
+    check_equal(done.error, None, name="the error of a request that was finished before: set anew, like all")
 
 
 STOPS = st.lists(st.integers(0, V - 1), max_size=6)

@@ -21,8 +21,8 @@ from coursekit.check import check, check_equal
 from .paged_kernel import TIGHT, check_fold_tile, check_load, padded, sequence
 from .paged_parts import PART, UNUSED, check_pages, check_part
 from .pages import allocator_of, spoil
-from .ragged import CASES, RaggedStep, check_merged, check_step, pair_of, random_steps
-from .ragged_step import NOTHING, attend_alone, bottom_right, everything
+from .ragged import CASES, Mistakes, RaggedStep, check_merged, check_step, pair_of, random_steps
+from .ragged_step import NOTHING, Seen, attend_alone, bottom_right, everything
 
 PAGE_SIZES = (1, 3, 16, 24)  # a tile of 64 is a whole number of pages of 1 and 16, and not of 3 and 24
 FEW = 8  # FEW_QUERIES
@@ -177,7 +177,7 @@ def test_task_4_the_workers_take_the_cards_in_turns(cpu_kernel, monkeypatch):
     taken: list[tuple[int, int]] = []
 
     def note(query, keys, values, table, start, stop, *rest):
-        taken.append((int(table[0]), start // PART))
+        taken.append((int(table[0]), int(start) // PART))
 
     monkeypatch.setattr(cpu_kernel, "attend_part", note)
     monkeypatch.setattr(cpu_kernel, "prange", range)
@@ -249,10 +249,12 @@ HALF: dict[str, Any] = {
 }  # torch's fused attention rounds weights to bfloat16, also in the log-sum-exp
 
 
-def check_paged(lab: Any, attention: Callable[..., Any], step: RaggedStep, causal: bool = True) -> None:
+def check_paged(
+    lab: Any, attention: Callable[..., Any], step: RaggedStep, causal: bool = True, **told: Any
+) -> None:
     __tracebackhide__ = True
     options = TIGHT if step.dtype == "float32" else {}
-    check_step(lab, attention, step, causal=causal, device="cpu", **options)
+    check_step(lab, attention, step, causal=causal, device="cpu", **options, **told)
 
 
 @causal_or_not
@@ -272,12 +274,55 @@ def test_task_5_any_random_step(step, causal):
     check_paged(lab, lab.kernels.paged_attention_cpu.paged_attention_cpu, step, causal)
 
 
+UNINITIALIZED = (
+    "some numbers are as `empty` leaves them, here NaN: for the parts that a sequence doesn't have, the arrays begin "
+    "with zeros, and −inf in the log-sum-exp"
+)
+
+
+def with_nan_in_empty(lab: Any, monkeypatch: pytest.MonkeyPatch, attention: Any) -> Callable[..., Any]:
+    """The function, in whose calls NumPy's `empty` and torch's give NaN, as they may at any time."""
+
+    def spoilt(empty: Callable[..., Any]) -> Callable[..., Any]:
+        def filled(*size: Any, **options: Any) -> Any:
+            array = empty(*size, **options)
+            if "float" in str(array.dtype):
+                array[...] = float("nan")
+            return array
+
+        return filled
+
+    def attend(*arguments: Any) -> Any:
+        with monkeypatch.context() as patch:
+            for module in (np, lab.kernels.paged_attention_cpu.torch):
+                patch.setattr(module, "empty", spoilt(module.empty))
+            return attention(*arguments)
+
+    return attend
+
+
+def parts_that_count(step: RaggedStep, causal: bool) -> Mistakes:
+    """Where the parts that a sequence doesn't have hold a log-sum-exp of 0: they are merged like real ones."""
+
+    def mistake() -> tuple[np.ndarray, np.ndarray]:
+        out, lse = step.expected(causal)
+        counts = [-(-kv_len // PART) for kv_len in step.kv_lens]
+        missing = np.repeat(max(counts) - np.array(counts), step.q_lens)[:, None]
+        total = np.log(np.exp(lse) + missing)
+        return out * np.exp(lse - total)[..., None], total
+
+    why = "the log-sum-exp of the parts that a sequence doesn't have is 0, so they count: it must be −inf"
+    return {why: mistake}
+
+
 @causal_or_not
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_task_5_long_pasts_are_put_together_from_parts(lab, cpu_kernel, dtype, causal):
+def test_task_5_long_pasts_are_put_together_from_parts(lab, cpu_kernel, monkeypatch, dtype, causal):
+    """The second sequence has three parts, the others have two or one: the rest of their parts must not count."""
     lengths = [(PART + 1, 2), (2 * PART + 1, 1), (PART, 3), (PART - 1, 1), (9, 1)]
     step = RaggedStep.random(88, lengths, 16, dtype=dtype)
-    check_paged(lab, cpu_kernel.paged_attention_cpu, step, causal)
+    attention = with_nan_in_empty(lab, monkeypatch, cpu_kernel.paged_attention_cpu)
+    check_paged(lab, attention, step, causal, mistakes=parts_that_count(step, causal), nan=UNINITIALIZED)
 
 
 def test_task_5_each_part_counts_by_its_log_sum_exp(lab, cpu_kernel):
@@ -402,13 +447,15 @@ def test_task_6_the_last_tokens_of_a_sequence_attend(lab, auto, L, S, dtype, cau
     arrays = [on_cpu(lab, x, dtype) for x in (query, key, value)]
     oracle = partial(attend_alone, query, key, value, 0.4)
     wanted = oracle(bottom_right if causal else everything)
-    wrong = {
-        "everybody sees everything": oracle(everything),
-        "torch's causal rule is aligned at the top left: query i sees keys 0 … i": oracle(
-            lambda i, L, S: min(S, i + 1)
-        ),
-        "the causal rule was kept, and `causal` is False": oracle(bottom_right),
-    }
+    rules = {"the causal rule was kept, and `causal` is False": bottom_right}
+    if causal:
+        rules = {
+            "all queries see all keys: the causal rule was left out": everything,
+            "torch's causal rule is aligned at the top left: query i sees keys 0 … i": lambda i, L, S: min(
+                S, i + 1
+            ),
+        }
+    wrong = {why: oracle(seen) for why, seen in rules.items()}
     if L < S:
         new = attend_alone(query, key[S - L :], value[S - L :], 0.4, bottom_right)
         past = attend_alone(query, key[: S - L], value[: S - L], 0.4, everything)
@@ -423,7 +470,7 @@ def test_task_6_the_last_tokens_of_a_sequence_attend(lab, auto, L, S, dtype, cau
         check(
             actual[place],
             wanted[place],
-            name=f"{name} of {L} queries over {S} keys",
+            name=f"{name} of {L} queries over {S} keys, causal={causal}",
             axes=axes,
             dtype=dtype if place == 0 else "float32",
             suspects={why: other[place] for why, other in wrong.items()},
@@ -444,13 +491,29 @@ def test_task_6_no_array_of_scores_is_made(lab, auto, L, S, causal):
 SIDES = [(FEW, FEW), (FEW + 4, FEW + 1), (40, 1), (90, 70), (50, FEW), (FEW + 1, FEW + 1), (70, 2)]
 
 
+def causal_for_some(step: RaggedStep) -> Mistakes:
+    """Where `causal` is False: it reached one of the two ways, and not the other."""
+    kept = "`causal` is False, and the causal rule was kept for the sequences with"
+
+    def seen_where(few: bool) -> Seen:
+        return lambda i, L, S: bottom_right(i, L, S) if (L <= FEW) == few else S
+
+    return {
+        f"{kept} up to {FEW} new tokens: the kernel's": lambda: step.expected(False, seen=seen_where(True)),
+        f"{kept} more new tokens: `attend_fused`'s": lambda: step.expected(False, seen=seen_where(False)),
+    }
+
+
 @causal_or_not
 @dtypes
 @sizes_of_pages
 def test_task_6_one_step_has_sequences_with_few_and_with_many_queries(lab, auto, P, dtype, causal):
     step = RaggedStep.random(98, SIDES, P, dtype=dtype)
     options = TIGHT if dtype == "float32" else HALF
-    check_step(lab, auto.paged_attention_auto, step, causal=causal, device="cpu", **options)
+    mistakes = {} if causal else causal_for_some(step)
+    check_step(
+        lab, auto.paged_attention_auto, step, causal=causal, device="cpu", mistakes=mistakes, **options
+    )
 
 
 @pytest.mark.parametrize("lengths", [[(30, 30)], [(30, 1)], [(30, 20), (5, 1)], [(5, 1), (30, 20)]], ids=str)

@@ -12,7 +12,7 @@ from coursekit import lab as door
 from coursekit.check import check_equal, check_raises
 
 from .bankers import all_can_end, banker_of, limits_of, most_for, take, with_more
-from .broken_tables import BROKEN, HELD, SOUND, check_accepted, sound
+from .broken_tables import BROKEN, BROKEN_PAGES, HELD, SOUND, check_accepted, sound
 from .decode_states import (
     Account,
     by_seat,
@@ -264,7 +264,9 @@ def test_task_2_a_seat_may_be_released_twice(lab):
     check_unchanged(state, before, "after a second release of seats that are empty")
 
 
-@pytest.mark.parametrize("mask", [[], [True], [True] * 5, [False] * 3], ids=str)
+@pytest.mark.parametrize(
+    "mask", [[], [True], [True] * 5, [False] * 3, [False] * 5, [True] + [False] * 4], ids=str
+)
 def test_task_2_anything_but_a_mark_for_each_seat_is_refused(lab, mask):
     state = state_of(lab, held={0: ([4, 7], 4)})
     refused(state, ValueError, lambda: state.release(mask), name=f"release({mask}) in a batch of 4 seats")
@@ -323,7 +325,8 @@ def test_task_2_what_is_wrong_in_the_books_is_found(lab, how):
     error = check_raises(RuntimeError, state.check, name=f"check(), with {how}")
     check_unchanged(state, before, "after check(), which only reads")
     if number is not None:
-        check_says(error, number, f"that something is wrong with {number} ({how})")
+        kind = "page" if how in BROKEN_PAGES else "seat"
+        check_says(error, number, f"that something is wrong with {kind} {number} ({how})")
 
 
 @QUICK
@@ -341,9 +344,28 @@ def test_task_2_whatever_happens_the_books_balance_and_no_page_is_lost(work):
 def test_task_3_the_line_of_the_chapter(lab):
     """A, B, C and D hold 2, 4, 3 and 0 pages of at most 4, 9, 6 and 3; four are free."""
     banker = banker_of(lab, 4, [2, 4, 3, 0], [4, 9, 6, 3])
-    check_equal(limits_of(banker, 4), [4, 2, 1, 1], name="what A, B, C and D may take")
+    suspects = {
+        "what is free may be taken, whatever the requests before it need": [4, 4, 4, 4],
+        "the first in line alone is asked: every request before it has to spare the pages": [4, 2, 2, 2],
+        "the request just before it alone is asked: every request before it has to spare the pages": [
+            4,
+            2,
+            1,
+            4,
+        ],
+        "a request is bounded by its own spare: only those before it are asked": [2, 1, 1, 1],
+        "what those before hold is not counted: they have given it back by then": [4, 2, -1, -1],
+    }
+    check_equal(limits_of(banker, 4), [4, 2, 1, 1], name="what A, B, C and D may take", suspects=suspects)
     take(banker, 1, 1)
-    check_equal(limits_of(banker, 4), [3, 1, 1, 1], name="what they may take after B has taken a page")
+    suspects = {
+        "what is taken costs the taker and those behind it, too: it costs those before it": [3, 1, 0, 0],
+        "what is taken costs those behind it: it costs those before it": [3, 2, 0, 0],
+        "what is taken costs no request anything: those before it can spare less now": [3, 2, 1, 1],
+        "what was taken is still free": [4, 1, 1, 1],
+    }
+    name = "what they may take after B has taken a page"
+    check_equal(limits_of(banker, 4), [3, 1, 1, 1], name=name, suspects=suspects)
     take(banker, 3, 1)
     check_equal(limits_of(banker, 4), [2, 0, 0, 0], name="what they may take after D has taken one, too")
     take(banker, 0, 2)

@@ -53,6 +53,16 @@ def numbers(found: Any, requests: list[Any]) -> list[int]:
     return [requests.index(each) for each in found]
 
 
+def stops(call: Callable[[], Any], error: type[BaseException], name: str) -> None:
+    """Require that an exception comes through, KeyboardInterrupt among them."""
+    __tracebackhide__ = True
+    try:
+        call()
+    except error:
+        return
+    raise AssertionError(f"{name}: the {error.__name__} should come through, and the call returned")
+
+
 # Task 1: in and out
 
 
@@ -265,6 +275,32 @@ def test_task_1_a_mask_of_the_wrong_length_releases_nothing(lab, marks):
     check_equal(books(state), before, name="what is known after the refusal")
 
 
+@pytest.mark.parametrize("calls", [1, 2])
+def test_task_1_after_ctrl_c_during_a_release_another_one_gives_everything_back(lab, calls):
+    """Ctrl-C comes while pages go back: no seat is idle whose pages are still held."""
+    state = state_of(lab, seats=3, pages=12)
+    for n in (5, 2, 7):
+        seat(lab, state, prompt_of(n), 4, computed=n)
+    free, freed = state.decode_state.allocator.free, []
+
+    def interrupted(pages: Any) -> None:
+        freed.append(pages)
+        if len(freed) == calls:
+            raise KeyboardInterrupt
+        free(pages)
+
+    state.decode_state.allocator.free = interrupted
+    stops(lambda: state.release([True] * 3), KeyboardInterrupt, "a release during which Ctrl-C comes")
+    held = held_in(state)
+    stranded = [number for number in state.idle if held[number]]
+    check_equal(
+        stranded, [], name="the idle seats that hold pages after Ctrl-C: pages go back before seats are idle"
+    )
+    state.decode_state.allocator.free = free
+    state.release([True] * 3)
+    check_idle(state, when="after Ctrl-C during a release, and another release of all seats")
+
+
 COMINGS = st.lists(st.one_of(st.integers(1, 9), st.lists(st.booleans(), min_size=3, max_size=3)), max_size=20)
 
 
@@ -467,6 +503,22 @@ def test_task_2_pages_that_are_held_are_counted_in_order_of_arrival(lab):
     check_equal(lens_in(state, 20), [3, 1], name=name)
 
 
+def test_task_2_the_place_in_line_is_not_the_rank(lab):
+    """`rank` counts all requests that ever came. One came and left, so the only one in line has rank 1."""
+    state = state_of(lab, seats=2, pages=6)
+    seat(lab, state, prompt_of(4), 3)
+    leave(state, 0)
+    seat(lab, state, prompt_of(6), 13, computed=6, output=[5])  # holds 2 full pages, needs up to 6: all
+    seat(lab, state, prompt_of(3), 3)
+    leave(state, 1)
+    wrong = "`rank` was given to the banker: it asks for the place in line, 0 for the oldest that is there"
+    check_equal(
+        lens_in(state, 20, {wrong: [0, 0]}),
+        [1, 0],
+        name="what the seats bring: one request, which came second",
+    )
+
+
 def test_task_2_output_that_is_there_already_needs_no_more_pages(lab):
     """A request of 4 + 6 tokens may come to hold 9 of them, however many of the 6 it has when it is pushed."""
     state = state_of(lab, seats=2, pages=5)
@@ -601,16 +653,6 @@ def push_all(lab: Any, core: Any, pairs: Any) -> list[Any]:
     for request in requests:
         core.push(request)
     return requests
-
-
-def stops(call: Callable[[], Any], error: type[BaseException], name: str) -> None:
-    """Require that an exception comes through, KeyboardInterrupt among them."""
-    __tracebackhide__ = True
-    try:
-        call()
-    except error:
-        return
-    raise AssertionError(f"{name}: the {error.__name__} should come through, and the call returned")
 
 
 def test_task_3_a_request_gets_a_token_when_none_of_its_tokens_is_due(lab):

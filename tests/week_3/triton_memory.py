@@ -83,11 +83,15 @@ class Memory:
         __tracebackhide__ = True
         for doing, (addresses, lines) in self.astray.items():
             where = "".join(f"\n  {line}" for line in lines)
-            loop = ", or does the loop over the keys go on behind the last key" if doing == "reads" else ""
-            raise CheckFailed(
-                f"the kernel {doing} {len(addresses)} places in memory that belong to none of its arrays: "
-                f"is a mask missing, is a number in the address wrong{loop}?{where}"
-            )
+            why = "is a mask missing, or is a number in the address wrong?"
+            if doing == "reads" and len(lines) == 2 and "load_tile(" in lines[1] and self._behind(addresses):
+                why = (
+                    "these are pages behind the sequence's own, where no query sees a key: the loop goes on too far. "
+                    "It ends at the largest `seen` of the program's own queries; row i is of token i // group, and a "
+                    "spare row sees no key"
+                )
+            astray = f"the kernel {doing} {len(addresses)} places in memory that belong to none of its arrays"
+            raise CheckFailed(f"{astray}: {why}{where}")
         for region in self.regions.values():
             twice = np.flatnonzero(region.written > 1)
             if len(twice):
@@ -99,6 +103,12 @@ class Memory:
         for array in self.results:
             if array.data_ptr() in self.regions:
                 _check_filled(self.of(array))
+
+    def _behind(self, addresses: np.ndarray) -> bool:
+        """Whether all are in the page that no pool has, whose number stands in tables behind the pages needed."""
+        pages = [region for region in self.regions.values() if len(region.shape) == 4]
+        sizes = [(region.start, region.size // region.shape[0]) for region in pages]
+        return any(((addresses - start) // size == FAR).all() for start, size in sizes)
 
 
 def _check_filled(region: Region) -> None:

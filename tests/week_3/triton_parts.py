@@ -15,7 +15,7 @@ from coursekit.check import CheckFailed, check
 from coursekit.paths import Course
 
 from .pages import UNUSED, pages_needed
-from .ragged_step import WRONG_RULES, RaggedStep, Seen, attend_alone, bottom_right, everything
+from .ragged_step import WRONG_RULES, ZERO_PEAKS, RaggedStep, Seen, attend_alone, bottom_right, everything
 from .triton_memory import FAR, NAN, Program, watched
 
 Share = Callable[[int, int], int]
@@ -140,7 +140,9 @@ class Launch:
             )
         if step.dtype == "bfloat16":
             check_widened(lab, (out, lse))
-        self.read = memory.of(keys).rows if memory.regions else {}
+        for pages in (keys, values) if memory.regions else ():
+            for program, rows in memory.of(pages).rows.items():
+                self.read.setdefault(program, set()).update(rows)
         return out, lse
 
     def _check_reads(self) -> None:
@@ -205,10 +207,9 @@ class Launch:
         """All parts of all tokens are right; `zeros` is the cause to name where the output is all zeros."""
         __tracebackhide__ = True
         actual, wanted = self.run(lab), self.expected()
-        rules = (
-            WRONG_RULES if self.causal else {"the causal rule was kept, and `causal` is False": bottom_right}
-        )
-        wrong: dict[str, Callable[[], tuple[np.ndarray, np.ndarray]]] = {
+        kept = {"the causal rule was kept, and `causal` is False": bottom_right}
+        rules = WRONG_RULES if self.causal else kept
+        wrong: dict[str, Callable[..., Any]] = {
             why: partial(self.expected, seen) for why, seen in rules.items()
         }
         wrong |= {
@@ -226,7 +227,8 @@ class Launch:
                 name=f"{name} {what}",
                 axes=axes,
                 suspects={why: lambda n=n, other=other: other()[n] for why, other in wrong.items()}
-                | ({zeros: np.zeros_like(wanted[n])} if zeros and n == 0 else {}),
+                | ({zeros: np.zeros_like(wanted[n])} if zeros and n == 0 else {})
+                | ({ZERO_PEAKS: np.where(np.isinf(wanted[1]), 0.0, wanted[1])} if n else {}),
                 nan=f"{UNUSED}, or a program didn't write all that is its own, or a load has a mask and "
                 "no `other`",
                 **(TOLERANCE | options),

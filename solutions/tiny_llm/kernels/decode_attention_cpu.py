@@ -178,7 +178,8 @@ def merge_parts(out: np.ndarray, peaks: np.ndarray, totals: np.ndarray) -> np.nd
     """Merge the parts of a past: each counts with exp(its peak − the highest peak).
 
     Args:
-        out, peaks, totals: as written by :func:`attend_parts`. Each query has seen a key in at least one part.
+        out, peaks, totals: as written by :func:`attend_parts`; they are only read. Each query has seen a key in at
+            least one part.
 
     Returns:
         float32 [B, Hkv, Q, D].

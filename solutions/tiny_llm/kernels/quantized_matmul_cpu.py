@@ -180,10 +180,10 @@ class KernelMatmul:
         self.packed = pack_outputs(weight)
 
     def __call__(self, x: Tensor) -> Tensor:
-        """x [..., in] · Wᵀ → [..., out], in the dtype of ``x``; computed in float32."""
+        """x [..., in] · Wᵀ → [..., out], in the dtype of ``x``; computed in float32. There may be no rows at all."""
         rows = x.float().reshape(-1, x.shape[-1])
         y = self._by_blas(rows) if len(rows) > FEW_ROWS else self._by_kernel(rows)
-        return y[:, : self.packed.outputs].reshape(*x.shape[:-1], -1).to(x.dtype)
+        return y[:, : self.packed.outputs].reshape(*x.shape[:-1], self.packed.outputs).to(x.dtype)
 
     def _by_kernel(self, rows: Tensor) -> Tensor:
         """[rows, in] → [rows, blocks · 64]."""

@@ -20,7 +20,8 @@ class TorchInt4Matmul:
     def __init__(self, weight: QuantizedTensor) -> None:
         """Lay the matrix out for torch's kernel, and once more for many rows at a time.
 
-        torch reads a code c as (c − 8) · scale + zero; ours is c · scale + minimum, so zero = minimum + 8 · scale.
+        torch reads a code c as (c − 8) · scale + zero; ours is c · scale + minimum, so zero = minimum + 8 · scale,
+        computed in float32 and rounded to bfloat16 once.
         """
         scales, minima = weight.scales.float(), weight.minima.float()
         codes = unpack_nibbles(weight.nibbles).reshape(weight.shape)
@@ -31,11 +32,14 @@ class TorchInt4Matmul:
         self.many_rows = KernelMatmul(weight)
 
     def __call__(self, x: Tensor) -> Tensor:
-        """x [..., in] · Wᵀ → [..., out], in the dtype of ``x``; computed in bfloat16 for up to 32 rows."""
+        """x [..., in] · Wᵀ → [..., out], in the dtype of ``x``; computed in bfloat16 for up to 32 rows.
+
+        There may be no rows at all, and x need not be contiguous, which torch's kernel requires.
+        """
         rows = x.reshape(-1, x.shape[-1])
         if len(rows) > INT4_ROWS:
             return self.many_rows(x)
         y = torch._weight_int4pack_mm_for_cpu(
-            rows.bfloat16(), self.codes, self.group_size, self.scales_and_zeros
+            rows.bfloat16().contiguous(), self.codes, self.group_size, self.scales_and_zeros
         )
-        return y.reshape(*x.shape[:-1], -1).to(x.dtype)
+        return y.reshape(*x.shape[:-1], y.shape[1]).to(x.dtype)

@@ -39,6 +39,7 @@ class Apart:
             module: the module's name, which runs :func:`answer_questions` as a main program.
         """
         self._module = module
+        self._seconds = SECONDS
         self._lock = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
 
@@ -55,19 +56,21 @@ class Apart:
             try:
                 answer = _exchange(process, json.dumps(question, default=str))
             except BaseException:  # also Ctrl-C: an answer that comes later would be taken for the next one
-                process.kill()
+                self._stop()
                 raise
             finally:
                 guard.cancel()
-        if not answer:
-            process.kill()
-            raise Overrun(f"it took more than {SECONDS:g} seconds or {_MEMORY >> 20} MiB, or broke off")
+            if not answer:
+                self._stop()
+                raise Overrun(
+                    f"it took more than {self._seconds:g} seconds or {_MEMORY >> 20} MiB, or broke off"
+                )
         return json.loads(answer)
 
     def _running(self) -> subprocess.Popen[str]:
-        if self._process is None or self._process.poll() is not None:
+        if self._process is None:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", self._module],
+                [sys.executable, "-P", "-m", self._module, str(self._seconds)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -75,8 +78,12 @@ class Apart:
                 text=True,
                 encoding="utf-8",
             )
-            weakref.finalize(self, _end, self._process)
+            self._stop_process = weakref.finalize(self, _stop, self._process)
         return self._process
+
+    def _stop(self) -> None:
+        self._stop_process()
+        self._process = None
 
 
 def _exchange(process: subprocess.Popen[str], question: str) -> str:
@@ -90,24 +97,22 @@ def _exchange(process: subprocess.Popen[str], question: str) -> str:
         return ""
 
 
-def _end(process: subprocess.Popen[str]) -> None:
+def _stop(process: subprocess.Popen[str]) -> None:
     process.kill()
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            try:
-                pipe.close()
-            except OSError:
-                continue
-    process.wait()
+    process.communicate()  # closes the pipes, and waits for the end
 
 
 def answer_questions(answer: Callable[[dict[str, Any]], Any]) -> None:
-    """The other side: answer one line of standard input after another, each within the limits."""
+    """The other side: answer one line of standard input after another, each within the limits.
+
+    The seconds for an answer are the program's argument.
+    """
+    seconds = float(sys.argv[1])
     _limit_memory()
     if hasattr(signal, "SIGINT"):
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program that asks
     for line in sys.stdin:
-        _limit_time(SECONDS)
+        _limit_time(seconds)
         text = json.dumps(answer(json.loads(line)))
         _limit_time(0.0)
         print(text, flush=True)

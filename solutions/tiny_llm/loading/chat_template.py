@@ -11,6 +11,7 @@ from typing import Any
 
 from tiny_llm.loading.apart import Apart, Overrun
 from tiny_llm.loading.errors import WeightsError
+from tiny_llm.loading.fields import is_text
 
 
 class ChatTemplate:
@@ -38,6 +39,8 @@ class ChatTemplate:
             raise _refused(str(error)) from error
         if "problem" in answer:
             raise _refused(answer["problem"])
+        if not is_text(answer["text"]):
+            raise _refused("half a character would be among them")
         return answer["text"]
 
 

@@ -126,9 +126,12 @@ class GGUFSource:
         shape = self.file.tensors[name].shape
         values = np.empty((len(stored), shape[-1]), np.float32)
         try:
-            for start in range(0, len(stored), _SLAB_ROWS):
-                slab = slice(start, start + _SLAB_ROWS)
-                values[slab] = dequantize(stored[slab], kind)
+            with np.errstate(
+                all="ignore"
+            ):  # whether all are numbers is checked later, and then said in one line
+                for start in range(0, len(stored), _SLAB_ROWS):
+                    slab = slice(start, start + _SLAB_ROWS)
+                    values[slab] = dequantize(stored[slab], kind)
         except NotImplementedError:
             raise WeightsError(
                 f"{self.path}: {name} is stored as {kind.name}, which the gguf package can't read yet; "

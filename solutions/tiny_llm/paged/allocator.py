@@ -55,6 +55,8 @@ class PageAllocator:
     def share(self, pages: Sequence[int]) -> None:
         """Add a reference to each of these pages, which are in use: one more sequence holds them.
 
+        A page that is listed twice gets two, if it has two already.
+
         Raises:
             ValueError: as for :meth:`free`. No reference was added then.
         """
@@ -67,7 +69,7 @@ class PageAllocator:
 
         Raises:
             ValueError: a page is free already, doesn't exist, is the null page, or is listed more often than it has
-                references. No reference was given up then.
+                references; the message names the page. No reference was given up then.
         """
         self._require_used(pages)
         for page in pages:

@@ -11,7 +11,8 @@ import grpc
 
 from tiny_llm.generate import StreamDecoder
 from tiny_llm.loading.errors import WeightsError
-from tiny_llm.ragged.batcher import Batcher, Closed, QueueFull
+from tiny_llm.ragged.batcher import Batcher
+from tiny_llm.ragged.errors import Closed, QueueFull
 from tiny_llm.ragged.protocol import tiny_llm_pb2 as pb
 from tiny_llm.ragged.protocol import tiny_llm_pb2_grpc as pb_grpc
 from tiny_llm.ragged.ticket import OnToken
@@ -61,7 +62,7 @@ def read_request(message: pb.GenerateRequest, tokenizer: Tokenizer) -> Request:
     given = {name: getattr(message, name) for name in PARAMETERS if message.HasField(name)}
     max_tokens = message.max_tokens if message.HasField("max_tokens") else MAX_TOKENS
     if max_tokens < 1:
-        raise ValueError("max_tokens is 0; it must be 1 or more")
+        raise ValueError(f"max_tokens is {max_tokens}; it must be 1 or more")
     sampler = Sampler(SamplingParams(**given))
     return Request(read_prompt(message, tokenizer), max_tokens, tokenizer.end_ids, sampler)
 
@@ -128,8 +129,12 @@ class TinyLlmService(pb_grpc.TinyLlmServicer):
     async def take(
         self, message: pb.GenerateRequest, context: Context, on_token: OnToken = lambda token: None
     ) -> tuple[Request, Future[list[int]]]:
-        """Read a request and submit it, or end the call as :func:`refuse` says."""
+        """Read a request and submit it, or end the call as :func:`refuse` says.
+
+        While the batcher has no room (``require_room``), the message isn't read.
+        """
         try:
+            self.batcher.require_room()  # to refuse costs nothing; to read costs time, which others need
             # A long text takes a while to become tokens; meanwhile the event loop serves other calls.
             request = await asyncio.to_thread(read_request, message, self.tokenizer)
             return request, self.batcher.submit(request, on_token)

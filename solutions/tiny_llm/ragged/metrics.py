@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from tiny_llm.engine_core import EngineCore
+
 RECENT = 1000
 """How many of the newest times are kept: a server that runs for weeks must not keep them all."""
 
@@ -65,6 +67,27 @@ class Metrics:
         self.tokens += 1
         (self.first_tokens if first else self.gaps).append(now - since)
         return now
+
+
+def stats_of(core: EngineCore, metrics: Metrics, waiting: int, running: int) -> Stats:
+    """The figures of a batcher with this engine."""
+    return Stats(
+        waiting=waiting,
+        running=running,
+        seats=core.num_seats,
+        free_pages=len(core.allocator.free_pages),
+        pages=core.allocator.num_pages - 1,
+        finished=metrics.finished,
+        cancelled=metrics.cancelled,
+        failed=metrics.failed,
+        refused=metrics.refused,
+        tokens=metrics.tokens,
+        steps=metrics.steps,
+        occupancy=mean(metrics.occupancies),
+        first_token=mean(metrics.first_tokens),
+        first_token_95=percentile(metrics.first_tokens, 95),
+        per_token=mean(metrics.gaps),
+    )
 
 
 def mean(values: Iterable[float]) -> float | None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from asyncio import CancelledError
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 
 from torch import Tensor
 
+from tiny_llm.ragged.answer import Answer
 from tiny_llm.ragged.metrics import Metrics
 from tiny_llm.request import Request
 
@@ -34,28 +35,34 @@ class Ticket:
         self.sample = request.sample
         self.on_token = on_token
         self.metrics = metrics
-        self.future: Future[list[int]] = Future()
-        self.error: Exception | None = None  # why the request has failed
+        self.future = Answer()
+        self.error: BaseException | None = None  # why the request has failed
         self.last = time.perf_counter()  # when the request came; later, when its newest token came
 
     def choose(self, logits: Tensor, token_ids: Sequence[int]) -> int:
         """Choose a token by the caller's own way of sampling, note it in the metrics, and call ``on_token`` with it.
 
-        Sampler and ``on_token`` are the caller's code. They may fail in a step that other requests share. So no
-        exception gets out: it goes to ``error``, as it is, and the request ends after the step.
+        Sampler and ``on_token`` are the caller's code. They may fail in a step that other requests share. So neither
+        an Exception nor asyncio's CancelledError, which is none, gets out: it goes to ``error``, as it is, and the
+        request ends after the step. A token that is not an int from 0 to V − 1 is a ValueError, which says what came:
+        the model's next run would fail on it, for all requests.
 
         Args:
             logits: [V].
             token_ids: prompt and output so far.
 
         Returns:
-            the token; after an exception some int, which is no part of any answer.
+            the token; after an error some int from 0 to V − 1, which is no part of any answer.
         """
         try:
             token = self.sample(logits, token_ids)
+            if not isinstance(token, int) or not 0 <= token < len(logits):
+                raise ValueError(
+                    f"the sampler chose {token!r}, which is not an id from 0 to {len(logits) - 1}"
+                )
             self.last = self.metrics.token(since=self.last, first=self.request.num_generated == 0)
             self.on_token(token)
-        except Exception as error:
+        except (Exception, CancelledError) as error:
             self.error = error
             return 0
         return token

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 from authoring.book.boxes import DIRECTIVE, anchor
 from authoring.book.commands import KnownCommands, find_commands
 from authoring.book.figures import figure_problems
-from authoring.book.markdown import Page
+from coursekit.book.markdown import Page
 from coursekit.manifest import Manifest
 from coursekit.paths import Course
 

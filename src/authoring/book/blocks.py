@@ -17,7 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from authoring.book.markdown import Fence, Page
+from coursekit.book.blocks import blocks_of
+from coursekit.book.markdown import Page
 from coursekit.paths import Course
 
 TIME_LIMIT = 600
@@ -61,36 +62,19 @@ def block_problems(course: Course, chapters: Sequence[Path] | None = None) -> di
 def run_page(page: Page) -> str | None:
     """Run the blocks of one chapter here; the first failure with file and line, or None."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
-    for index, fence in enumerate(page.fences):
-        if fence.language != "python":
-            continue
+    for block in blocks_of(page):
         printed = io.StringIO()
         try:
             with contextlib.redirect_stdout(printed):
-                exec(_code(fence, page.name), namespace)
+                exec(block.compile(page.name), namespace)
         except Exception:
-            return f"{page.name}:{fence.line}: the block fails\n{traceback.format_exc(limit=-3)}"
-        expected = _expected(page.fences, index)
-        if expected is not None and _trimmed(printed.getvalue()) != _trimmed(expected):
+            return f"{page.name}:{block.line}: the block fails\n{traceback.format_exc(limit=-3)}"
+        if not block.prints_what_is_shown(printed.getvalue()):
             return (
-                f"{page.name}:{fence.line}: the block prints something else than the book shows\n"
-                f"printed:\n{printed.getvalue().rstrip()}\nthe book:\n{expected.rstrip()}"
+                f"{page.name}:{block.line}: the block prints something else than the book shows\n"
+                f"printed:\n{printed.getvalue().rstrip()}\nthe book:\n{(block.shown or '').rstrip()}"
             )
     return None
-
-
-def _code(fence: Fence, name: str) -> Any:
-    # The empty lines in front make a traceback name the chapter's own lines.
-    return compile("\n" * (fence.line - 1) + fence.text, name, "exec")
-
-
-def _expected(fences: Sequence[Fence], index: int) -> str | None:
-    after = fences[index + 1] if index + 1 < len(fences) else None
-    return after.text if after is not None and after.follows and after.language == "output" else None
-
-
-def _trimmed(text: str) -> list[str]:
-    return [line.rstrip() for line in text.rstrip().splitlines()]
 
 
 def _read(path: Path) -> Page:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from html import escape
 
-from authoring.book.markdown import Page
+from coursekit.book.markdown import Page
 from coursekit.errors import CourseError
 from coursekit.manifest import FunctionRef, Lesson, Manifest, Task
 

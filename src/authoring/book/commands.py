@@ -14,8 +14,8 @@ from typing import Any
 import typer
 from typer.exceptions import TyperException
 
-from authoring.book.markdown import Page
 from authoring.rooms import ROOMS
+from coursekit.book.markdown import Page
 from coursekit.cli import Command as CourseCommand
 from coursekit.errors import CourseError
 from coursekit.manifest import Manifest
@@ -127,7 +127,7 @@ class KnownCommands:
         week, day = values.get("week"), values.get("day")
         names = [
             str(value)
-            for key in ("task", "to")
+            for key in ("task", "to", "page", "day")
             if re.fullmatch(r"[\d.]*\.[\d.]*", str(value := values.get(key)))
         ]
         names += [word for word in values.get("words") or [] if _DAY_OR_TASK.fullmatch(word)]

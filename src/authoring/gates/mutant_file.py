@@ -13,7 +13,8 @@ from coursekit.editing.source import function_source
 from coursekit.manifest import Lesson, Task
 from coursekit.paths import Course
 
-FEWEST = 2  # mutants a task
+FEWEST = 2  # mutants per task
+FEWEST_SAYING = 2  # of them, those that state what their message must say
 REQUIRED = ("task", "why", "file", "find", "replace")
 OPTIONAL = ("package", "says")
 
@@ -73,10 +74,15 @@ class MutantFile:
 
     def _count(self, entries: list[dict[str, Any]]) -> None:
         counts = Counter(entry.get("task") for entry in entries)
+        saying = Counter(entry.get("task") for entry in entries if "says" in entry)
         for task in self._lesson.tasks:
+            place = f"{self._name}: {task.id} ({task.title})"
             if counts[task.id] < FEWEST:
+                self.problems.append(f"{place} has {counts[task.id]} mutants, needs {FEWEST} or more")
+            elif saying[task.id] < FEWEST_SAYING:
                 self.problems.append(
-                    f"{self._name}: {task.id} ({task.title}) has {counts[task.id]} mutants, needs {FEWEST} or more"
+                    f"{place}: {saying[task.id]} of its mutants state what their message says, "
+                    f"{FEWEST_SAYING} or more should"
                 )
 
     def _mutant(self, entry: dict[str, Any], place: str) -> Mutant | None:

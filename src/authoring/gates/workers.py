@@ -19,7 +19,8 @@ from coursekit.backends import Backend
 from coursekit.manifest import Lesson
 from coursekit.paths import Course
 from coursekit.running.import_path import Impl
-from coursekit.running.results import Report, read_report
+from coursekit.running.journal import load_report
+from coursekit.running.results import Report
 from coursekit.task_state import TaskState
 
 PAUSE = 0.1  # seconds between two looks at the clock
@@ -190,7 +191,7 @@ def _poll(running: _Running) -> JobResult | None:
 
 def _result(running: _Running, code: int, seconds: float, timed_out: bool) -> JobResult:
     report_file, output_file = running.folder / "report.json", running.folder / "output.txt"
-    report = read_report(report_file) if report_file.is_file() else None
+    report = load_report(report_file, code, running.folder / "course")
     output = output_file.read_text(encoding="utf-8", errors="replace") if output_file.is_file() else ""
     shutil.rmtree(running.folder, ignore_errors=True)
     return JobResult(running.job, code, seconds, timed_out, report, output)

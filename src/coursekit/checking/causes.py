@@ -15,6 +15,8 @@ from coursekit.checking.cases import Axes, Case
 LARGEST = 1_000_000
 SUSPECT_RTOL = 1e-6
 EITHER = "; or "  # between mistakes that can't be told apart by what they give
+# Fewer different items than this stand one place on by chance.
+FEWEST_ITEMS = 3
 
 Cause = Callable[[Case], str | None]
 SHAPE_CAUSES: tuple[Cause, ...] = (
@@ -109,6 +111,8 @@ def find_plain_cause(actual: list[Any], expected: list[Any]) -> str | None:
         return "the order is reversed"
     if len(actual) != len(expected) or len(expected) < 3:
         return None
+    if all(actual.count(item) == expected.count(item) for item in expected):
+        return "the right items, in another order"
     if actual[1:] == expected[:-1] and _vary(actual[1:]):
         return "everything is one place late (off by one)"
     if actual[:-1] == expected[1:] and _vary(expected[1:]):
@@ -117,5 +121,5 @@ def find_plain_cause(actual: list[Any], expected: list[Any]) -> str | None:
 
 
 def _vary(items: list[Any]) -> bool:
-    """Whether there are different items: a row of equal ones looks the same wherever it is."""
-    return any(item != items[0] for item in items)
+    """Whether there are enough different items: a few, or equal ones, look the same one place on by chance."""
+    return sum(item not in items[:place] for place, item in enumerate(items)) >= FEWEST_ITEMS

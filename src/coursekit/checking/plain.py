@@ -24,7 +24,7 @@ def fail_plain(actual: Any, expected: Any, name: str, known: str | None = None) 
 
 
 def fail_sequence(actual: Any, expected: Any, name: str, known: str | None = None) -> None:
-    """Say where two lists (or tuples) part."""
+    """Say where two lists (or tuples) part, and why: the cause known beforehand, or one that the items tell."""
     __tracebackhide__ = True
     pairs = list(zip(actual, expected, strict=False))
     wrong = [i for i, (a, e) in enumerate(pairs) if a != e]

@@ -7,14 +7,14 @@ copied, never printed anew. So the surroundings may hold anything: tabs, CRLF, o
 from __future__ import annotations
 
 import ast
-import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
 import libcst as cst
 
+from coursekit.editing.makers import Make, make_commented, make_stub
 from coursekit.errors import CourseError
 from coursekit.lessons.outline import BYTE_ORDER_MARK, Function, functions, parse, stubbed
 
@@ -59,17 +59,22 @@ def stub(source: str, messages: Mapping[str, str], name: str = "the file") -> st
         CourseError: the text is not Python, or lacks one of the functions.
     """
     return _rewrite(
-        source, {qualname: (source, _stub_maker(message)) for qualname, message in messages.items()}, name
+        source, {qualname: (source, make_stub(message)) for qualname, message in messages.items()}, name
     )
 
 
-def replace_function(source: str, qualname: str, donor_source: str, name: str = "the file") -> str:
+def replace_function(
+    source: str, qualname: str, donor_source: str, name: str = "the file", comment: str | None = None
+) -> str:
     """Put the donor's whole function (decorators, signature, docstring, body) where the source has its own.
+
+    A `comment` ("# borrowed") becomes the first line after its docstring.
 
     Raises:
         CourseError: either text is not Python, or lacks the function.
     """
-    return _rewrite(source, {qualname: (donor_source, lambda node: node)}, name)
+    make = (lambda node: node) if comment is None else make_commented(comment)
+    return _rewrite(source, {qualname: (donor_source, make)}, name)
 
 
 def function_source(source: str, qualname: str, name: str = "the file") -> str:
@@ -106,10 +111,7 @@ def render(donor_source: str, qualname: str, prefix: str, newline: str) -> str:
     return _render(_donor_node(donor_source, qualname), prefix, INDENT, newline)
 
 
-_Make = Callable[[cst.FunctionDef], cst.FunctionDef]
-
-
-def _rewrite(source: str, changes: Mapping[str, tuple[str, _Make]], name: str) -> str:
+def _rewrite(source: str, changes: Mapping[str, tuple[str, Make]], name: str) -> str:
     newline = newline_of(source)
     edits = []
     for qualname, (donor_source, make) in changes.items():
@@ -200,27 +202,6 @@ class _Finder(cst.CSTVisitor):
         if ".".join([*self._path, node.name.value]) == self._wanted:
             self.found = node
         return False
-
-
-def _stub_maker(message: str) -> _Make:
-    # A JSON string is a Python string too, and always in double quotes.
-    failure = cst.parse_statement(f"raise NotImplementedError({json.dumps(message, ensure_ascii=False)})")
-
-    def make(node: cst.FunctionDef) -> cst.FunctionDef:
-        header = node.body.header if isinstance(node.body, cst.IndentedBlock) else cst.TrailingWhitespace()
-        kept = [] if node.get_docstring(clean=False) is None else [_docstring(node.body.body[0])]
-        return node.with_changes(body=cst.IndentedBlock([*kept, failure], header=header))
-
-    return make
-
-
-def _docstring(first: cst.CSTNode) -> cst.SimpleStatementLine:
-    """A function's first statement as a line of its own, without what a semicolon may put behind it."""
-    if not isinstance(first, cst.SimpleStatementLine):
-        return cst.SimpleStatementLine(
-            [cst.ensure_type(first, cst.Expr).with_changes(semicolon=cst.MaybeSentinel.DEFAULT)]
-        )
-    return first.with_changes(body=[first.body[0].with_changes(semicolon=cst.MaybeSentinel.DEFAULT)])
 
 
 def _render(node: cst.FunctionDef, prefix: str, indent: str, newline: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from coursekit.editing.assembly import assemble_file
 from coursekit.editing.repair import add_function, add_names
 from coursekit.editing.source import replace_function
-from coursekit.lessons.outline import functions, parse, read_source, stub_message, used_names
+from coursekit.lessons.outline import fingerprint, functions, parse, read_source, stub_message, used_names
 from coursekit.lessons.package import Package
 from coursekit.manifest import FunctionRef, Manifest
 from coursekit.paths import Course
@@ -61,6 +61,15 @@ class Learner:
         found = self._own.find(ref)
         return found is not None and stub_message(found) is None
 
+    def mark(self, ref: FunctionRef) -> str | None:
+        """The fingerprint of the function; None where it is not there.
+
+        Raises:
+            CourseError: the learner's file is not Python.
+        """
+        found = self._own.find(ref)
+        return None if found is None else fingerprint(found)
+
     def path(self, file: str) -> Path:
         return self._course.starter(self.package) / file
 
@@ -88,21 +97,33 @@ class Learner:
         return self._transplant(refs, self.starter_text)
 
     def put_reference(self, refs: Iterable[FunctionRef]) -> Transplant:
-        """Work out the files with these functions as the reference has them.
+        """Work out the files with these functions as the reference has them, each with a comment that says so.
 
         Raises:
             CourseError: a file is not Python, or a name means something else there.
         """
-        return self._transplant(refs, self.reference_text)
+        return self._transplant(refs, self.reference_text, self._loan)
 
-    def _transplant(self, refs: Iterable[FunctionRef], donor: Callable[[str], str]) -> Transplant:
+    def _loan(self, ref: FunctionRef) -> str | None:
+        """What stands in a borrowed function, for its reader."""
+        task = self._manifest.owner(ref)
+        if task is None:
+            return None
+        return f"# Borrowed from the reference: pdm run reset {task.name} puts the stub back."
+
+    def _transplant(
+        self,
+        refs: Iterable[FunctionRef],
+        donor: Callable[[str], str],
+        comment: Callable[[FunctionRef], str | None] = lambda ref: None,
+    ) -> Transplant:
         result = Transplant()
         for file, group in groupby(sorted(refs), key=lambda ref: ref.file):
             name, starter = self._name(self.path(file)), self.starter_text(file)
             text = self.text(file)
             result.added += [] if self.path(file).is_file() else [name]
             for ref in group:
-                text, added = _put(text, ref.qualname, starter, donor(file), name)
+                text, added = _put(text, ref.qualname, starter, donor(file), name, comment(ref))
                 result.added += [f"{name}: {what}" for what in added]
             parse(text, name)
             result.contents[self.path(file)] = text.encode("utf-8")
@@ -112,10 +133,12 @@ class Learner:
         return path.relative_to(self._course.root).as_posix()
 
 
-def _put(text: str, qualname: str, starter: str, donor: str, name: str) -> tuple[str, list[str]]:
+def _put(
+    text: str, qualname: str, starter: str, donor: str, name: str, comment: str | None
+) -> tuple[str, list[str]]:
     """One function of the donor in the learner's text, and what else had to be added for it."""
     text, added = add_function(text, qualname, starter, name)
-    text = replace_function(text, qualname, donor, name)
+    text = replace_function(text, qualname, donor, name, comment)
     needed = used_names(functions(parse(donor, name))[qualname][-1])
     text, names = add_names(text, needed, starter, name)
     return text, added + names

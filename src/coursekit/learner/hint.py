@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from coursekit.errors import CourseError
-from coursekit.learner.state import State
+from coursekit.learner.state import State, note
 from coursekit.manifest import Manifest, Task, list_tasks, load_manifest
 from coursekit.paths import Course
 
@@ -26,13 +26,24 @@ def hint(
     """Show a task's hints, one more with every call: where to look, how to think of it, almost the code."""
     course = Course.find()
     found = find_task(load_manifest(course), task)
-    state = State.load(course)
-    seen = state.hints.get(found.name, 0)
-    shown = [level] if level else [seen + 1] if seen < HINTS else [1, 2, 3]
-    show_hints(found, shown, Console(highlight=False))
-    if max(shown) > seen:
-        state.hints[found.name] = max(shown)
-        state.save()
+    show_hints(found, _count(course, found, level), Console(highlight=False))
+
+
+def _count(course: Course, task: Task, level: int | None) -> list[int]:
+    """The hints to show, noted as shown; where that can't be noted, they are shown all the same."""
+    try:
+        with State.changing(course) as state:
+            shown = _next(state, task, level)
+            state.hints[task.name] = max(state.hints.get(task.name, 0), *shown)
+    except CourseError as error:
+        note(f"{error}; that you saw this hint is not recorded")
+        return [level or 1]
+    return shown
+
+
+def _next(state: State, task: Task, level: int | None) -> list[int]:
+    seen = state.hints.get(task.name, 0)
+    return [level] if level else [seen + 1] if seen < HINTS else [1, 2, 3]
 
 
 def find_task(manifest: Manifest, name: str) -> Task:

@@ -102,20 +102,38 @@ def _legend(days: Iterable[DayStanding], ascii_only: bool) -> Text:
     legend = Text("   ").join(parts)
     if Standing.BORROWED in there:
         legend.append(
-            "\nWhat is borrowed earns no points; pdm run reset puts its stubs back for you to write."
+            "\nWhat is borrowed earns no points; pdm run reset DAY --borrowed puts its stubs back for you to write."
         )
     return legend
 
 
 def _next(survey: Survey) -> Text:
     found = survey.next_task()
-    if found is None:
-        return Text("Every task is done. See your engine run: pdm run smoke")
-    lesson, task = found
     option = next(backend.option for backend in Backend if backend.package == survey.package)
+    if found is None:
+        return _closing(survey, option)
+    lesson, task = found
     return Text(
         f"Next:   {task.label}, {task.title}\n"
-        f"Read:   book/src/{lesson.chapter} (pdm run book)\n"
+        f"Read:   {lesson.read_command} (book/src/{lesson.chapter})\n"
         f"Test:   {lesson.test_command}{option}\n"
         f"Stuck?  pdm run hint {task.name}"
+    )
+
+
+def _closing(survey: Survey, option: str) -> Text:
+    """What to say where no task is left to write: all is done, or the rest is borrowed."""
+    lent = [
+        (day.lesson, task)
+        for day in survey.days
+        for task, standing in day.tasks.items()
+        if standing is Standing.BORROWED
+    ]
+    if not lent:
+        return Text("Every task is done. See your engine run: pdm run smoke")
+    points, (lesson, task) = sum(task.points for _, task in lent), lent[0]
+    return Text(
+        f"Every task is done or borrowed; code worth {points} points is borrowed, the first of it in {task.label}.\n"
+        f"Next:   pdm run reset {lesson.name} --borrowed{option}, then write it yourself\n"
+        f"Read:   {lesson.read_command} (book/src/{lesson.chapter})"
     )

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from coursekit.errors import CourseError
 from coursekit.learner.state import State
+from coursekit.learner.stubs_left import has_own_code
 from coursekit.lessons.outline import fingerprint, stub_message
 from coursekit.lessons.package import Package
 from coursekit.manifest import FunctionRef, Lesson, Manifest, Task
@@ -64,8 +65,11 @@ class Survey:
         return sum(day.earned for day in self.days)
 
     def next_task(self) -> tuple[Lesson, Task] | None:
-        """The first task that is not done, with its day."""
-        for day in self.days:
+        """The first task that is not done, with its day: from the day on that was caught up to, else of all."""
+        names = [day.lesson.name for day in self.days]
+        towards = self._state.towards.get(self.package)
+        start = names.index(towards) if towards in names else 0
+        for day in (*self.days[start:], *self.days[:start]):
             for task, standing in day.tasks.items():
                 if not standing.is_done:
                     return day.lesson, task
@@ -110,3 +114,21 @@ def borrowed_tasks(course: Course, manifest: Manifest, package: str) -> frozense
     return frozenset(
         task.name for day in days for task, standing in day.tasks.items() if standing is Standing.BORROWED
     )
+
+
+def begun_and_next(course: Course, package: str, manifest: Manifest) -> tuple[Lesson, ...]:
+    """Every day with code of the learner's own, and the one to go on with.
+
+    That is the day that was caught up to, or the one after the last begun, whichever is later; the first day where
+    there is neither.
+    """
+    try:
+        borrowed = borrowed_tasks(course, manifest, package)
+        towards = State.load(course).towards.get(package)
+    except CourseError:
+        borrowed, towards = frozenset(), None
+    names = [lesson.name for lesson in manifest.lessons]
+    begun = [lesson for lesson in manifest.lessons if has_own_code(course, package, lesson, borrowed)]
+    following = names.index(begun[-1].name) + 1 if begun else 0
+    following = max(following, names.index(towards) if towards in names else 0)
+    return (*begun, *manifest.lessons[following : following + 1])

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
 from rich.console import Console
+from rich.markup import escape
 
 from coursekit.errors import CourseError
 from coursekit.files import write_files
@@ -20,6 +23,7 @@ from coursekit.paths import Course
 from coursekit.task_state import TaskState
 
 SCHEMA = 1
+LOCK_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -42,12 +46,14 @@ class State:
     results: by package ("tiny_llm"), then by task ("1.3.2").
     hints: how many of a task's hints were shown, by task.
     borrowed: by package, then by function ("attention.py::softmax"): the fingerprint of the borrowed code.
+    towards: by package, the day that the learner caught up to last ("3.5").
     """
 
     path: Path
     results: dict[str, dict[str, Result]] = field(default_factory=dict)
     hints: dict[str, int] = field(default_factory=dict)
     borrowed: dict[str, dict[str, str]] = field(default_factory=dict)
+    towards: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def load(cls, course: Course) -> State:
@@ -63,9 +69,34 @@ class State:
             return cls(path)
         except OSError as error:
             raise CourseError(f"can't read {path}: {error.strerror}") from error
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             _move_aside(path)
             return cls(path)
+
+    @classmethod
+    @contextmanager
+    def changing(cls, course: Course) -> Iterator[State]:
+        """The records, while no other command may change them; they are written when the block ends well.
+
+        Raises:
+            CourseError: they can't be read or written, or another command keeps them for too long.
+        """
+        lock = FileLock(course.state / "progress.lock", timeout=LOCK_SECONDS)
+        try:
+            course.state.mkdir(parents=True, exist_ok=True)
+            lock.acquire()
+        except Timeout as error:
+            raise CourseError(
+                f"another command has held {lock.lock_file} for {LOCK_SECONDS:.0f} s: end it first"
+            ) from error
+        except OSError as error:
+            raise CourseError(f"can't write in {course.state}: {error.strerror or error}") from error
+        try:
+            state = cls.load(course)
+            yield state
+            state.save()
+        finally:
+            lock.release()
 
     @classmethod
     def _read(cls, path: Path) -> State:
@@ -79,12 +110,13 @@ class State:
             }
             for package, tasks in table["results"].items()
         }
-        hints = {str(task): int(count) for task, count in table["hints"].items()}
+        hints = {str(task): _hint_count(count) for task, count in table["hints"].items()}
         borrowed = {
             package: {ref: str(mark) for ref, mark in refs.items()}
             for package, refs in table["borrowed"].items()
         }
-        return cls(path, results, hints, borrowed)
+        towards = {str(package): str(day) for package, day in table.get("towards", {}).items()}
+        return cls(path, results, hints, borrowed, towards)
 
     def save(self) -> None:
         """Write the records, whole or not at all."""
@@ -95,6 +127,7 @@ class State:
             },
             "hints": self.hints,
             "borrowed": self.borrowed,
+            "towards": self.towards,
         }
         write_files({self.path: (json.dumps(table, indent=2) + "\n").encode()})
 
@@ -134,34 +167,16 @@ class State:
             self.borrowed.get(package, {}).pop(str(ref), None)
 
 
-def save_copies(course: Course, paths: Iterable[Path]) -> Path | None:
-    """Copy files into a new folder under `.course/backups`, at the paths they have in the course.
-
-    Returns:
-        The folder, named by the time; None where none of the files exists.
-    """
-    contents = {path.relative_to(course.root): path.read_bytes() for path in paths if path.is_file()}
-    if not contents:
-        return None
-    folder = _new_folder(course.state / "backups", datetime.now().strftime("%Y%m%d-%H%M%S"))
-    write_files({folder / path: content for path, content in contents.items()})
-    return folder
+def note(text: str) -> None:
+    """Print a word on standard error that stops nothing."""
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console.print(f"[yellow]note:[/yellow] {escape(text)}")
 
 
-def _new_folder(parent: Path, name: str) -> Path:
-    """Make a folder of its own, even when several are made in one second."""
-    try:
-        parent.mkdir(parents=True, exist_ok=True)
-        number = 1
-        while True:
-            folder = parent / (name if number == 1 else f"{name}-{number}")
-            try:
-                folder.mkdir()
-                return folder
-            except FileExistsError:
-                number += 1
-    except OSError as error:
-        raise CourseError(f"can't make a folder for copies in {parent}: {error.strerror}") from error
+def _hint_count(value: object) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError(f"no number of hints: {value!r}")
+    return value
 
 
 def _move_aside(path: Path) -> None:
@@ -170,8 +185,12 @@ def _move_aside(path: Path) -> None:
     while aside.exists():
         aside = path.with_name(f"{path.name}.damaged-{number}")
         number += 1
-    os.replace(path, aside)
-    Console(stderr=True, highlight=False, soft_wrap=True).print(
-        f"[yellow]note:[/yellow] the records in {path.name} were damaged. They are now in {aside.name}, and new ones "
-        "begin; your code is untouched.",
+    try:
+        os.replace(path, aside)
+    except OSError as error:
+        note(f"the records in {path.name} are damaged, and can't be moved aside: {error.strerror or error}")
+        return
+    note(
+        f"the records in {path.name} were damaged. They are now in {aside.name}, and new ones begin; "
+        "your code is untouched."
     )

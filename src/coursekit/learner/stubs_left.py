@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 
 from coursekit.errors import CourseError
 from coursekit.lessons.outline import read_source, stubbed
-from coursekit.manifest import FunctionRef, Lesson, Manifest, Task
+from coursekit.manifest import FunctionRef, Lesson, Task
 from coursekit.paths import Course
 
 
@@ -15,16 +16,13 @@ def unwritten(course: Course, package: str, task: Task) -> tuple[FunctionRef, ..
     return tuple(ref for ref in task.implements if ref.qualname in _stubs(course, package, ref.file, task))
 
 
-def is_begun(course: Course, package: str, lesson: Lesson) -> bool:
-    """Whether some function of the day is no longer a stub."""
-    return any(len(unwritten(course, package, task)) < len(task.implements) for task in lesson.tasks)
-
-
-def begun_and_next(course: Course, package: str, manifest: Manifest) -> tuple[Lesson, ...]:
-    """Every day that is begun, and the first after the last of them; the first day where none is."""
-    begun = [lesson for lesson in manifest.lessons if is_begun(course, package, lesson)]
-    after = manifest.lessons.index(begun[-1]) + 1 if begun else 0
-    return (*begun, *manifest.lessons[after : after + 1])
+def has_own_code(course: Course, package: str, lesson: Lesson, borrowed: Container[str]) -> bool:
+    """Whether some function of the day is no longer a stub, leaving out the tasks that are ``borrowed``."""
+    return any(
+        len(unwritten(course, package, task)) < len(task.implements)
+        for task in lesson.tasks
+        if task.name not in borrowed
+    )
 
 
 def _stubs(course: Course, package: str, file: str, task: Task) -> set[str]:

@@ -8,6 +8,9 @@ from pathlib import Path
 
 from coursekit.errors import CourseError
 
+TEST_SECONDS = 10
+"""How long a test may take where its lesson says nothing else."""
+
 
 @dataclass(frozen=True, order=True)
 class FunctionRef:
@@ -36,7 +39,10 @@ class FunctionRef:
 
 @dataclass(frozen=True)
 class Task:
-    """One task of a day: the functions it asks for, its points and its three hints."""
+    """One task of a day: the functions it asks for, its points and its three hints.
+
+    `shortcuts` are calls that would do the task's work, by their dotted names ("torch.softmax").
+    """
 
     week: int
     day: int
@@ -46,6 +52,9 @@ class Task:
     points: int
     implements: tuple[FunctionRef, ...]
     hints: tuple[str, str, str]
+    seconds: int = TEST_SECONDS
+    """How long each of its tests may take."""
+    shortcuts: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -67,7 +76,10 @@ class Task:
 
 @dataclass(frozen=True)
 class Lesson:
-    """One day: its title, its goal, its chapter under `book/src`, its tasks in order."""
+    """One day: its title, its goal, its chapter under `book/src`, its tasks in order.
+
+    `needs` names the earlier days whose code its tests reach; None stands for all of them.
+    """
 
     week: int
     day: int
@@ -77,6 +89,7 @@ class Lesson:
     tasks: tuple[Task, ...]
     path: Path
     stage: str | None = None
+    needs: tuple[str, ...] | None = None
 
     @property
     def name(self) -> str:
@@ -85,6 +98,11 @@ class Lesson:
     @property
     def test_command(self) -> str:
         return f"pdm run test {self.name}"
+
+    @property
+    def read_command(self) -> str:
+        """The command that opens the chapter in the browser."""
+        return f"pdm run book --open {self.name}"
 
     @property
     def points(self) -> int:

@@ -10,17 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from coursekit.errors import CourseError
-from coursekit.lessons.lesson import FunctionRef, Lesson, Task
+from coursekit.lessons.lesson import TEST_SECONDS, FunctionRef, Lesson, Task
 from coursekit.lessons.outline import read_source
+from coursekit.lessons.toml_lines import TomlLines
 from coursekit.paths import Course
 
 HINTS = 3
-LESSON_KEYS = {"title", "goal", "chapter", "stage", "task"}
-TASK_KEYS = {"id", "title", "points", "implements", "hints"}
-
-# Strings and comments of a TOML file; triple quotes first, so that they are not read as an empty string.
-_STRING = r"\"\"\"(?:\\.|[^\\])*?\"\"\"|'''.*?'''|\"(?:\\.|[^\"\\\n])*\"|'[^'\n]*'"
-_STRING_OR_COMMENT = re.compile(rf"{_STRING}|#[^\n]*", re.DOTALL)
+LESSON_KEYS = {"title", "goal", "chapter", "stage", "needs", "seconds", "task"}
+TASK_KEYS = {"id", "title", "points", "implements", "hints", "seconds", "shortcuts"}
+DAY = re.compile(r"(\d+)\.(\d+)")
+DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
 
 
 @dataclass(frozen=True, order=True)
@@ -61,13 +60,14 @@ def day_folders(course: Course) -> Iterator[tuple[int, int, Path]]:
 
 
 class LessonFile:
-    """One `lesson.toml`: `read()` gives the lesson; `problems` and `claims` fill up as it reads."""
+    """One `lesson.toml`: `read()` gives the lesson; `problems`, `claims` and `needed` days fill up as it reads."""
 
     def __init__(self, course: Course, week: int, day: int, path: Path) -> None:
         self.week, self.day, self.path = week, day, path
         self.name = path.relative_to(course.root).as_posix()
         self.problems: list[Problem] = []
         self.claims: list[Claim] = []
+        self.needed: list[tuple[str, Problem]] = []
 
     def read(self) -> Lesson | None:
         """The lesson, or None where the file can't be one; what is wrong is in `problems`."""
@@ -87,12 +87,25 @@ class LessonFile:
                 self._lines.of("chapter"),
                 f"chapter is {chapter!r}: give a path under book/src, such as week_1/day_3.md",
             )
-        tasks = [self._task(entry, index) for index, entry in enumerate(self._task_tables(table))]
+        needs = self._needs(table) if "needs" in table else None
+        seconds = self._whole_number(table, "seconds", None, TEST_SECONDS)
+        tasks = [self._task(entry, index, seconds) for index, entry in enumerate(self._task_tables(table))]
         if self.problems:
             return None
-        return Lesson(
-            self.week, self.day, title, goal, chapter, tuple(t for t in tasks if t), self.path, stage
-        )
+        done = tuple(task for task in tasks if task)
+        return Lesson(self.week, self.day, title, goal, chapter, done, self.path, stage, needs)
+
+    def _needs(self, table: dict[str, Any]) -> tuple[str, ...]:
+        """The days that the day needs; that they are earlier ones is checked here, that they exist is not."""
+        names = self._strings(table, "needs", None, may_be_empty=True)
+        for item, name in enumerate(names):
+            match = DAY.fullmatch(name)
+            if match is None or (int(match[1]), int(match[2])) >= (self.week, self.day):
+                line = self._lines.of("needs", None, item)
+                self._note(line, f"needs {name!r}: name an earlier day, for example 1.1")
+            else:
+                self.needed.append((name, Problem(self.name, self._lines.of("needs", None, item))))
+        return tuple(names)
 
     def _task_tables(self, table: dict[str, Any]) -> list[dict[str, Any]]:
         entries = table.get("task", [])
@@ -105,7 +118,7 @@ class LessonFile:
             return []
         return entries
 
-    def _task(self, table: dict[str, Any], index: int) -> Task | None:
+    def _task(self, table: dict[str, Any], index: int, seconds: int) -> Task | None:
         before = len(self.problems)
         self._refuse_unknown_keys(table, TASK_KEYS, index)
         task_id, title = self._text(table, "id", index), self._text(table, "title", index)
@@ -114,20 +127,26 @@ class LessonFile:
                 self._lines.of("id", index),
                 f"id is {task_id!r}: tasks are numbered in order, so task_{index + 1}",
             )
-        points = self._points(table, index)
+        points = self._whole_number(table, "points", index)
+        seconds = self._whole_number(table, "seconds", index, seconds)
         implements = self._implements(table, index)
         hints = self._hints(table, index)
+        shortcuts = self._shortcuts(table, index) if "shortcuts" in table else ()
         if len(self.problems) > before:
             return None
-        return Task(self.week, self.day, index + 1, task_id, title, points, implements, hints)
+        return Task(
+            self.week, self.day, index + 1, task_id, title, points, implements, hints, seconds, shortcuts
+        )
 
-    def _points(self, table: dict[str, Any], index: int) -> int:
-        points = table.get("points")
-        if type(points) is int and points > 0:
-            return points
+    def _whole_number(
+        self, table: dict[str, Any], key: str, index: int | None, usual: int | None = None
+    ) -> int:
+        number = table.get(key, usual)
+        if type(number) is int and number > 0:
+            return number
         self._note(
-            self._lines.of("points", index),
-            "points is missing" if points is None else f"points is {points!r}: give a whole number above 0",
+            self._lines.of(key, index),
+            f"{key} is missing" if number is None else f"{key} is {number!r}: give a whole number above 0",
         )
         return 0
 
@@ -152,13 +171,26 @@ class LessonFile:
         first, second, third = (*hints, "", "", "")[:HINTS]
         return first, second, third
 
-    def _strings(self, table: dict[str, Any], key: str, index: int) -> list[str]:
+    def _shortcuts(self, table: dict[str, Any], index: int) -> tuple[str, ...]:
+        names = self._strings(table, "shortcuts", index)
+        for item, name in enumerate(names):
+            if not DOTTED.fullmatch(name):
+                self._note(
+                    self._lines.of("shortcuts", index, item),
+                    f"{name!r} names no call: write it with its module, such as torch.softmax",
+                )
+        return tuple(names)
+
+    def _strings(
+        self, table: dict[str, Any], key: str, index: int | None, may_be_empty: bool = False
+    ) -> list[str]:
         value = table.get(key)
-        if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
-            return value
+        there = isinstance(value, list) and all(isinstance(item, str) for item in value)
+        if there and (value or may_be_empty):
+            return list(value or [])
+        wanted = "a list of strings" if may_be_empty else "a list of strings, not empty"
         self._note(
-            self._lines.of(key, index),
-            f"{key} is missing" if value is None else f"{key} must be a list of strings, not empty",
+            self._lines.of(key, index), f"{key} is missing" if value is None else f"{key} must be {wanted}"
         )
         return []
 
@@ -180,35 +212,3 @@ class LessonFile:
 
     def _note(self, line: int, message: str) -> None:
         self.problems.append(Problem(self.name, line, message))
-
-
-class TomlLines:
-    """Where the keys of a lesson file stand; the TOML parser itself doesn't say."""
-
-    def __init__(self, text: str) -> None:
-        # Strings and comments are blanked out, so that what they hold is not taken for a key or a header.
-        self._bare = _STRING_OR_COMMENT.sub(_blank, text)
-        self._strings = [m.start() for m in _STRING_OR_COMMENT.finditer(text) if not m[0].startswith("#")]
-        self._tasks = [m.start() for m in re.finditer(r"^[ \t]*\[\[\s*task\s*\]\]", self._bare, re.MULTILINE)]
-
-    def of(self, key: str, task: int | None = None, item: int | None = None) -> int:
-        """The line of a key, or of one string of its list; of the task, or 1, where the key is not there."""
-        start, end = self._section(task)
-        match = re.compile(rf"^[ \t]*{re.escape(key)}[ \t]*=", re.MULTILINE).search(self._bare, start, end)
-        if match is None:
-            return self._line(start)
-        if item is None:
-            return self._line(match.end())
-        return self._line([at for at in self._strings if at >= match.end()][item])
-
-    def _section(self, task: int | None) -> tuple[int, int]:
-        bounds = [0, *self._tasks, len(self._bare)]
-        place = 0 if task is None else task + 1
-        return (bounds[place], bounds[place + 1]) if place + 1 < len(bounds) else (0, len(self._bare))
-
-    def _line(self, position: int) -> int:
-        return self._bare.count("\n", 0, position) + 1
-
-
-def _blank(match: re.Match[str]) -> str:
-    return re.sub(r"[^\n]", " ", match[0])

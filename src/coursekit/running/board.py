@@ -48,7 +48,7 @@ class Board:
     """Show every failing test, not only the first."""
 
     @cached_property
-    def _screen(self) -> Screen:
+    def screen(self) -> Screen:
         return Screen(self.console, self.options)
 
     def show(self) -> None:
@@ -58,20 +58,22 @@ class Board:
             ran = [task for task in lesson.tasks if task.name in tasks]
             if ran:
                 self._show_lesson(lesson, [(task, tasks[task.name]) for task in ran])
-        self._show_points()
+        self.show_points()
+        self._show_shortcuts()
         for error in self.report.errors:
-            self._screen.print()
-            self._screen.print(f"{error['where']} can't be read:", style="bold red")
-            self._screen.block(error["message"], indent=2)
-        self._show_next()
+            self.screen.print()
+            self.screen.print(f"{error['where']} can't be read:", style="bold red")
+            self.screen.block(error["message"], indent=2)
+        self.show_next()
 
     def _show_lesson(self, lesson: Lesson, tasks: list[tuple[Task, TaskResult]]) -> None:
-        self._screen.print()
-        self._screen.print(f"Week {lesson.week} Day {lesson.day}  {lesson.title}", style="bold")
+        self.screen.print()
+        self.screen.print(f"Week {lesson.week} Day {lesson.day}  {lesson.title}", style="bold")
         for task, result in tasks:
-            self._show_task(task, result)
+            self.show_task(task, result)
 
-    def _show_task(self, task: Task, result: TaskResult) -> None:
+    def show_task(self, task: Task, result: TaskResult) -> None:
+        """Print the line of one task."""
         symbol, plain, colour = LOOKS[result.state]
         points = (
             f"{self._earned(task, result)}/{task.points}"
@@ -79,17 +81,15 @@ class Board:
             else f"–/{task.points}"
         )
         line = Text("  ")
-        line.append(
-            f"{symbol if self._screen.unicode else plain} {result.state:<{STATE_WIDTH}}", style=colour
-        )
-        line.append(f"  {self._screen.plain(points):>5}  {task.name}  {task.title}")
+        line.append(f"{symbol if self.screen.unicode else plain} {result.state:<{STATE_WIDTH}}", style=colour)
+        line.append(f"  {self.screen.plain(points):>5}  {task.name}  {task.title}")
         note = self._note(result)
         fits = line.cell_len + len(note) + 4 <= self.console.width
         if note and fits:
             line.append(f"  ({note})", style="dim")
-        self._screen.print(line)
+        self.screen.print(line)
         if not fits:
-            self._screen.block(f"({note})", indent=NOTE_INDENT, style="dim")
+            self.screen.block(f"({note})", indent=NOTE_INDENT, style="dim")
 
     def _note(self, result: TaskResult) -> str:
         if result.state == TaskState.SKIPPED:
@@ -103,26 +103,42 @@ class Board:
             return f"needs {needs} first"
         if not result.complete:
             return f"{len(result.tests)} of its {result.planned} tests ran"
-        if result.state != TaskState.PASSED and result.count(TaskState.PASSED):
-            return f"{result.count(TaskState.PASSED)} of {len(result.tests)} tests pass"
+        passed, skipped = result.count(TaskState.PASSED), result.count(TaskState.SKIPPED)
+        if result.state != TaskState.PASSED and (passed or skipped):
+            return f"{passed} of {len(result.tests)} tests pass" + (f", {skipped} not run" if skipped else "")
         return ""
 
     def _earned(self, task: Task, result: TaskResult) -> int:
         return 0 if task.name in self.borrowed else earned(task, result)
 
-    def _show_points(self) -> None:
+    def show_points(self) -> None:
+        """Print the sum of the points."""
         results = self.report.tasks
         tasks = [task for lesson in self.lessons for task in lesson.tasks if task.name in results]
         counted = [task for task in tasks if results[task.name].state != TaskState.SKIPPED]
         if not counted:
             return
         got = sum(self._earned(task, results[task.name]) for task in counted)
-        self._screen.print()
-        self._screen.print(f"{got} of {sum(task.points for task in counted)} points")
+        self.screen.print()
+        self.screen.print(f"{got} of {sum(task.points for task in counted)} points")
 
-    def _show_next(self) -> None:
+    def _show_shortcuts(self) -> None:
+        """Say, kindly, which passed tasks leave their work to a call."""
+        for name, result in self.report.tasks.items():
+            if result.state == TaskState.PASSED and result.shortcuts:
+                calls = " and ".join(result.shortcuts)
+                self.screen.print()
+                self.screen.block(
+                    f"Note: in {name} your code calls {calls}, which can do this task's work. The task counts as "
+                    "passed; you learn what it is about by writing it without that call.",
+                    indent=0,
+                    style="yellow",
+                )
+
+    def show_next(self) -> None:
+        """Print the first thing to look at, and the next commands to type."""
         if self.report.interrupted:
-            self._screen.print("\ninterrupted: the rest did not run", style="yellow")
+            self.screen.print("\ninterrupted: the rest did not run", style="yellow")
             return
         if self.report.errors:
             return
@@ -145,10 +161,10 @@ class Board:
     def _show_failure(self, task: Task) -> None:
         lesson = self.manifest.lesson(f"{task.week}.{task.day}")
         if self.every_failure:
-            show_all(self._screen, [self.manifest.task(name) for name in self.report.tasks], self.report)
+            show_all(self.screen, [self.manifest.task(name) for name in self.report.tasks], self.report)
         else:
-            show_first(self._screen, lesson, task, self.report)
-        self._screen.commands(
+            show_first(self.screen, lesson, task, self.report)
+        self.screen.commands(
             (task.test_command, "when you have changed it"), (f"hint {task.name}", "for a hint")
         )
 
@@ -163,33 +179,48 @@ class Board:
         package = Backend(self.report.backend).package
         lesson = self.manifest.lesson(f"{task.week}.{task.day}")
         refs = unwritten(self.course, package, task) or task.implements
-        self._screen.print()
-        self._screen.print(f"Next to write: {task.name} {task.title}", style="bold")
+        self.screen.print()
+        self.screen.print(f"Next to write: {task.name} {task.title}", style="bold")
         for file in dict.fromkeys(ref.file for ref in refs):
             names = ", ".join(ref.qualname for ref in refs if ref.file == file)
-            self._screen.block(f"open src/{package}/{file}: {names}", indent=2)
-        self._screen.block(f"read book/src/{lesson.chapter}", indent=2)
-        self._screen.commands((task.test_command, "to test it"), (f"hint {task.name}", "for a hint"))
+            self.screen.block(f"open src/{package}/{file}: {names}", indent=2)
+        self.screen.block(f"read {lesson.read_command}  (book/src/{lesson.chapter})", indent=2)
+        self.screen.commands((task.test_command, "to test it"), (f"hint {task.name}", "for a hint"))
 
     def _show_done(self) -> None:
         partly = [lesson for lesson in self.lessons if not self._is_whole(lesson)]
         if partly:
-            self._screen.commands((partly[0].test_command, "for the rest of the day"))
+            self.screen.commands((partly[0].test_command, "for the rest of the day"))
             return
         names = name_days(self.lessons, self.manifest)
-        self._screen.print()
-        self._screen.print(
-            f"Done: {'Day' if len(self.lessons) == 1 else 'Days'} {names}.", style="bold green"
-        )
+        lent = [lesson for lesson in self.lessons if any(task.name in self.borrowed for task in lesson.tasks)]
+        if lent:
+            self._show_borrowed(lent)
+            return
+        self.screen.print()
+        self.screen.print(f"Done: {'Day' if len(self.lessons) == 1 else 'Days'} {names}.", style="bold green")
         if self.report.impl == Impl.SOLUTION:
             return
         after = self._lesson_after()
         if after is None:
-            self._screen.print("There is no further day in the course yet.")
+            self.screen.print("There is no further day in the course yet.")
             return
-        self._screen.block(f"Next is Day {after.name}, {after.title}: {after.goal}", indent=0)
-        self._screen.block(f"read book/src/{after.chapter}", indent=2)
-        self._screen.commands((after.test_command, "to see its tasks"))
+        self.screen.block(f"Next is Day {after.name}, {after.title}: {after.goal}", indent=0)
+        self.screen.block(f"read {after.read_command}  (book/src/{after.chapter})", indent=2)
+        self.screen.commands((after.test_command, "to see its tasks"))
+
+    def _show_borrowed(self, lent: list[Lesson]) -> None:
+        """Offer the stubs of borrowed code: it passes, and it isn't the learner's."""
+        names = name_days(tuple(lent), self.manifest)
+        days = "Day" if len(lent) == 1 else "Days"
+        self.screen.print()
+        self.screen.print(f"All tests pass; {days} {names} with borrowed code.", style="bold green")
+        first = lent[0].name
+        commands = [(f"reset {first} --borrowed", f"to write Day {first} yourself: puts its stubs back")]
+        after = self._lesson_after()
+        if after is not None:
+            commands.append((after.test_command, "to go on to the next day"))
+        self.screen.commands(*commands)
 
     def _is_whole(self, lesson: Lesson) -> bool:
         tasks = self.report.tasks

@@ -7,6 +7,7 @@ too.
 
 from __future__ import annotations
 
+import linecache
 import re
 import sys
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ SPECIFIC = re.compile(r"^\s*\w*Error: (?!Failed in)(.+)$", re.MULTILINE)
 SIGNATURE = re.compile(r"^\s*>>> (.+)$", re.MULTILINE)
 MODULE = re.compile(r"Module\(<module '([\w.]+)' from '[^']*'>\)")
 LITERAL = re.compile(r"Literal\[int\]\((-?\d+)\)")
+UNKNOWN_NAME = re.compile(r"name '(\w+)' is not defined")
 LINE = re.compile(r'^File "(?P<file>[^"]+)", line (?P<line>\d+):\n(?P<source>(?:.*\n)*?)\s*\^', re.MULTILINE)
 
 
@@ -69,9 +71,23 @@ def place(error: BaseException) -> tuple[Path, int, str] | None:
         return _triton_place(error)
     found = LINE.search(str(error))
     if found is None:
-        return None
+        return _numba_location(error)
     source = found["source"].splitlines()
     return Path(found["file"]).resolve(), int(found["line"]), source[-1].strip() if source else ""
+
+
+def _numba_location(error: BaseException) -> tuple[Path, int, str] | None:
+    """Where Numba was, if its message doesn't say: at the name that it doesn't know, or above it in the function."""
+    location = getattr(error, "loc", None)
+    if location is None or not Path(location.filename).is_file():
+        return None
+    lines = linecache.getlines(location.filename)
+    unknown = UNKNOWN_NAME.search(str(error))
+    first = location.line - 1
+    if unknown is not None:
+        named = (i for i in range(first, len(lines)) if re.search(rf"\b{unknown[1]}\b", lines[i]))
+        first = next(named, first)
+    return Path(location.filename).resolve(), first + 1, lines[first].strip()
 
 
 def _triton_cause(error: BaseException) -> str:

@@ -12,12 +12,13 @@ import pytest
 
 from coursekit.checking.comparison import CheckFailed
 from coursekit.running import compiler_errors
+from coursekit.running.early_ends import CodeInterrupted, CodeLeft, TimedOut
+from coursekit.running.memory_limit import GROWS, is_out_of_memory, shown
 from coursekit.running.stubs import Stub, chain, reached_stub
 from coursekit.task_state import TaskState
 
 LONGEST_MESSAGE = 300
 LONGEST_ASSERT = 6
-TIMEOUT = re.compile(r"Timeout \(>([\d.]+)s\)")
 TRANSPOSED = re.compile(r"\.T\b")
 # How torch and MLX refuse a product of arrays of three or more axes; of matrices they speak in other words.
 SHAPES_OF_BATCHES = re.compile(
@@ -36,7 +37,7 @@ NEITHER_TRUE_NOR_FALSE = (
 ALL_AXES_TURNED = "`.T` turns all axes round; `.mT` swaps the last two"
 
 OTHER_ARGUMENTS = "this call and the function that it calls don't agree on the arguments"
-ARGUMENTS = r"takes .*positional arguments? but|unexpected keyword argument"
+ARGUMENTS = r"takes .*positional arguments? but|(unexpected|invalid) keyword argument"
 
 # Exceptions that say little to a beginner: type, a pattern of the message, what it means.
 MEANINGS = (
@@ -97,6 +98,8 @@ class Failure:
     message: str
     stub: Stub | None = None
     line: int | None = None
+    ends_task: bool = False
+    """Whether the task's other tests are not worth running: each would take as long, or as much memory."""
 
 
 @dataclass(frozen=True)
@@ -118,8 +121,15 @@ class Places:
         return path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else path.name
 
 
-def describe(error: BaseException, places: Places, test: Path | None = None) -> Failure:
-    """Say what ``error``, raised in a test of the file ``test``, means."""
+def describe(
+    error: BaseException, places: Places, test: Path | None = None, memory: int | None = None
+) -> Failure:
+    """Say what ``error``, raised in a test of the file ``test``, means; ``memory`` is the bytes that it may take."""
+    if isinstance(error, CodeLeft | CodeInterrupted) and error.__cause__ is not None:
+        left, error = isinstance(error, CodeLeft), error.__cause__
+        frames = traceback.extract_tb(error.__traceback__)
+        if left:
+            return Failure(TaskState.WRONG, "\n".join([_way_out(error), *_place(error, frames, places)]))
     frames = traceback.extract_tb(error.__traceback__)
     line = next((frame.lineno for frame in reversed(frames) if Path(frame.filename) == test), None)
     stub = reached_stub(error)
@@ -130,16 +140,27 @@ def describe(error: BaseException, places: Places, test: Path | None = None) -> 
     frames = traceback.StackSummary.from_list(
         [f for link in links for f in traceback.extract_tb(link.__traceback__)]
     )
-    # pytest.fail is how a time limit ends a test, and how pytest.raises says that nothing was raised.
-    failed = isinstance(error, pytest.fail.Exception)
-    timeout = TIMEOUT.search(str(error)) if failed else None
-    if timeout is not None:
-        lines = [f"ran longer than {float(timeout[1]):g} s and was stopped: is there a loop that never ends?"]
-        return Failure(TaskState.CRASHED, "\n".join(lines + _place(error, frames, places)), line=line)
+    failed = isinstance(error, pytest.fail.Exception)  # how pytest.raises says that nothing was raised
+    if isinstance(error, TimedOut):
+        lines = [f"ran longer than {error.args[0]:g} s and was stopped: is there a loop that never ends?"]
+        message = "\n".join(lines + _place(error, frames, places))
+        return Failure(TaskState.CRASHED, message, line=line, ends_task=True)
     if failed or (isinstance(error, AssertionError) and _raised_by_test(frames, places, interpreted)):
         return Failure(TaskState.WRONG, "\n".join(_assertion(error, frames, places)), line=line)
     lines = [_first_words(error), *_place(error, frames, places), *_meaning(error, frames, places)]
+    if is_out_of_memory(error) and memory is not None:
+        message = "\n".join([*lines, f"  the tests may take {shown(memory)} of memory: {GROWS}"])
+        return Failure(TaskState.CRASHED, message, line=line, ends_task=True)
     return Failure(TaskState.CRASHED, "\n".join(lines), line=line)
+
+
+def _way_out(error: BaseException) -> str:
+    if isinstance(error, SystemExit | pytest.exit.Exception):
+        return "your code ended the program (sys.exit, pytest.exit): let it return, or raise an exception"
+    return (
+        "your code skipped the test (pytest.skip, SkipTest or the like), which only the tests themselves may do: "
+        "what is not written yet keeps the starter's `raise NotImplementedError(…)`"
+    )
 
 
 def _raised_by_test(frames: traceback.StackSummary, places: Places, interpreted: bool) -> bool:
@@ -167,8 +188,6 @@ def _assertion(error: BaseException, frames: traceback.StackSummary, places: Pla
 
 
 def _first_words(error: BaseException) -> str:
-    if isinstance(error, SystemExit):
-        return "the code ended the program (exit was called)"
     text = str(error).strip().partition("\n")[0]
     if isinstance(error, SyntaxError):
         text = error.msg

@@ -1,4 +1,4 @@
-"""What a test printed, shortened to what a board has room for."""
+"""What pytest's report of a test has for the board: what the test printed, shortened, and why it was skipped."""
 
 from __future__ import annotations
 
@@ -14,6 +14,13 @@ def printed(report: pytest.TestReport) -> str:
     The last lines are those nearest to the failure.
     """
     return "\n".join(filter(None, (_tail(report.capstdout), _tail(report.capstderr))))
+
+
+def skip_reason(report: pytest.TestReport) -> str:
+    """Why a test was skipped."""
+    if isinstance(report.longrepr, tuple):
+        return str(report.longrepr[2]).removeprefix("Skipped: ")
+    return report.longreprtext
 
 
 def _tail(text: str) -> str:

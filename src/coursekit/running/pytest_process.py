@@ -4,30 +4,31 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
+from typing import NoReturn
 
 from coursekit.errors import CourseError
+from coursekit.interrupts import INTERRUPTED
 from coursekit.paths import ROOT_VARIABLE, Course
-from coursekit.running.results import Report, Result, read_report, sentence
-from coursekit.task_state import TaskState
+from coursekit.running import memory_limit, pytest_child
+from coursekit.running.journal import load_report
+from coursekit.running.results import Report
 
-INTERRUPTED = 130
 # pytest's own exit codes.
 TESTS_FAILED = 1
-STOPPED = 2
+INTERNAL_ERROR = 3
 USAGE_ERROR = 4
 NOTHING_COLLECTED = 5
-TEST_ID = re.compile(r"tests/week_(\d+)/test_day_(\d+)\.py::(test_task_(\d+)_\w+(?:\[.*\])?)")
-# What faulthandler says of the innermost frame first, and how pytest-timeout announces itself.
-FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>\S+)')
-WAIT_FOR_END = 3.0
+ASKS_AT_THE_KEYBOARD = ("--pdb", "--trace", "-s", "--capture=no")
+"""Arguments with which a test may read what is typed."""
+WAIT_FOR_END = 1.5
 # Beside other work on the same cores, torch's threads that spin while they wait make tests many times slower.
 WAIT_POLITELY = {"OMP_WAIT_POLICY": "PASSIVE"}
 
@@ -43,29 +44,28 @@ class Outcome:
 
 def run_pytest(course: Course, arguments: list[str], quiet: bool) -> Outcome:
     """Run pytest in ``course`` with the plugin; with ``quiet`` only the plugin's marks are shown."""
-    with tempfile.TemporaryDirectory(prefix="coursekit-") as folder:
-        report_file = Path(folder) / "report.json"
-        command = ["--coursekit-report", str(report_file), *arguments]
+    with tempfile.TemporaryDirectory(prefix="coursekit-", ignore_cleanup_errors=True) as name:
+        folder = Path(name).resolve()
+        report_file = folder / "report.json"
+        command = [pytest_child.FEW_PLUGINS, "--coursekit-report", str(report_file)]
+        command += ["--coursekit-memory", str(memory_limit.allowed())]
+        command += ["--basetemp", str(folder / "tests"), *arguments]
         if quiet:
-            with open(Path(folder) / "errors.txt", "w+b") as errors:
+            with open(folder / "errors.txt", "w+b") as errors:
                 code = run_child(course, ["--coursekit-quiet", *command], errors)
                 errors.seek(0)
                 said = errors.read().decode("utf-8", "replace")
         else:
             code, said = run_child(course, command, None), ""
-        report = read_report(report_file) if report_file.is_file() else None
-        if report is not None and not report.finished and code != INTERRUPTED:
-            running = report_file.with_suffix(".running")
-            if running.is_file():
-                print(flush=True)  # the line of marks was left open
-                _add_victim(report, running.read_text(encoding="utf-8"), code, said, course)
-        return Outcome(code, report, said)
+        return Outcome(code, load_report(report_file, code, course.root), said)
 
 
 def run_child(
     course: Course, arguments: list[str], errors: object, variables: Mapping[str, str] | None = None
 ) -> int:
-    """Run pytest to its end; Ctrl-C lets it finish its report first. Returns its exit code, 130 for Ctrl-C.
+    """Run pytest to its end. Returns its exit code, 130 for Ctrl-C, or minus the number of the signal that ended it.
+
+    However this process ends, pytest's does not outlive it.
 
     Args:
         course: where.
@@ -73,14 +73,25 @@ def run_child(
         errors: where its standard error goes; None: where ours goes.
         variables: of the environment, unless they are set.
     """
-    command = [sys.executable, "-m", "pytest", "-p", "coursekit.plugin", *arguments]
+    keyboard = any(argument.startswith(ASKS_AT_THE_KEYBOARD) for argument in arguments)
+    command = [sys.executable, "-m", pytest_child.__name__, *([] if keyboard else [pytest_child.PIPE])]
+    command += ["-p", "coursekit.plugin", *arguments]
     environment = WAIT_POLITELY | dict(variables or {}) | os.environ | {ROOT_VARIABLE: str(course.root)}
-    process = subprocess.Popen(command, cwd=course.root, env=environment, stderr=errors)  # type: ignore[call-overload]
-    try:
-        return process.wait()
-    except KeyboardInterrupt:
-        _stop(process)
-        return INTERRUPTED
+    process = subprocess.Popen(
+        command,
+        cwd=course.root,
+        env=environment,
+        stdin=None if keyboard else subprocess.PIPE,  # the child sees it close
+        stderr=errors,  # type: ignore[call-overload]
+    )
+    with _ended_with_us(process):
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            # Some programs that start us pass the signal on, so that it comes twice.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            _stop(process)
+            return INTERRUPTED
 
 
 def refusal(outcome: Outcome) -> CourseError:
@@ -94,46 +105,29 @@ def refusal(outcome: Outcome) -> CourseError:
     return CourseError("pytest could not run: try again with --verbose")
 
 
+@contextlib.contextmanager
+def _ended_with_us(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Within it, signals that ask us to end make us leave by an exception; the process never outlives the block."""
+    names = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = {name: signal.signal(getattr(signal, name), _leave) for name in names}
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+        for name, handler in before.items():
+            signal.signal(getattr(signal, name), handler)
+
+
+def _leave(number: int, frame: FrameType | None) -> NoReturn:
+    sys.exit(128 + number)
+
+
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """End a process that has most likely had the Ctrl-C too: politely, then less so."""
-    for ask in (lambda: None, lambda: process.send_signal(signal.SIGINT), process.terminate, process.kill):
+    """Let a process end that has most likely had the Ctrl-C too; ask it once more."""
+    for ask in (lambda: None, lambda: process.send_signal(signal.SIGINT)):
         with contextlib.suppress(OSError, ValueError):  # Windows sends no SIGINT to another process
             ask()
-        with contextlib.suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
+        with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(WAIT_FOR_END)
             return
-
-
-def _add_victim(report: Report, test_id: str, code: int, said: str, course: Course) -> None:
-    match = TEST_ID.fullmatch(test_id)
-    if match is None:
-        return
-    week, day, name, number = match.groups()
-    where = test_id.partition("::")[0]
-    message = _last_words(code, said, course)
-    report.add(
-        Result(
-            test_id, f"{week}.{day}.{number}", sentence(name), TaskState.CRASHED, message=message, where=where
-        )
-    )
-
-
-def _last_words(code: int, said: str, course: Course) -> str:
-    if "Timeout" in said:
-        return "it ran for too long and was stopped: is there a loop that never ends?"
-    lines = [f"Python itself stopped ({_reason(code)}); later tests did not run"]
-    for frame in FRAME.finditer(said):
-        path = Path(frame["file"])
-        if path.is_relative_to(course.root / "src") or path.is_relative_to(course.root / "solutions"):
-            place = path.relative_to(course.root).as_posix()
-            lines.append(f"  {place}:{frame['line']}, in {frame['function']}")
-            break
-    return "\n".join(lines)
-
-
-def _reason(code: int) -> str:
-    if code >= 0:
-        return f"exit code {code}"
-    with contextlib.suppress(ValueError):
-        return signal.strsignal(-code) or signal.Signals(-code).name
-    return f"signal {-code}"

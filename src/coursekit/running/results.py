@@ -30,7 +30,8 @@ class Result:
 
     ``task`` is None for a test outside the days; ``sentence`` is what the test's name says; ``message`` says what
     is wrong, in plain words; ``where`` is the test's own file and line; ``needs`` names the task ("1.1.1 Softmax")
-    whose stub was reached where that is not the test's own; ``printed`` is what a failing test wrote, shortened.
+    whose stub was reached where that is not the test's own; ``printed`` is what a failing test wrote, shortened;
+    ``shortcuts`` are calls in the learner's code that do the task's work ("torch.softmax").
     """
 
     id: str
@@ -42,6 +43,7 @@ class Result:
     where: str = ""
     needs: str = ""
     printed: str = ""
+    shortcuts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,11 @@ class TaskResult:
         """Whether every test that the task has was run."""
         return len(self.tests) == self.planned
 
+    @property
+    def shortcuts(self) -> tuple[str, ...]:
+        """The shortcuts that any of its tests noticed."""
+        return tuple(sorted({name for test in self.tests for name in test.shortcuts}))
+
     def count(self, *states: TaskState) -> int:
         return sum(test.state in states for test in self.tests)
 
@@ -76,8 +83,8 @@ class TaskResult:
 class Report:
     """All that one run found; written as JSON for the board and the gates.
 
-    ``errors`` are test files that could not be read, each with ``where`` and ``message``; ``running`` names the test
-    that was running when the report was written; ``finished`` is false if Python died on the way.
+    ``errors`` are test files that could not be read, each with ``where`` and ``message``; ``finished`` is false if
+    Python was ended on the way.
     """
 
     impl: str
@@ -101,6 +108,12 @@ class Report:
             if result.task is not None:
                 tests.setdefault(result.task, []).append(result)
         return {name: TaskResult(name, self.planned.get(name, 0), tuple(ran)) for name, ran in tests.items()}
+
+    @property
+    def passed(self) -> bool:
+        """Whether the run came to its end, could read every test file, and found nothing that is wrong or missing."""
+        good = (TaskState.PASSED, TaskState.SKIPPED)
+        return self.finished and not self.errors and all(result.state in good for result in self.results)
 
     @property
     def others(self) -> list[Result]:
@@ -130,10 +143,13 @@ def read_report(path: Path) -> Report:
     """The report that ``Report.write`` wrote."""
     document = json.loads(path.read_text(encoding="utf-8"))
     tests = [test for task in document.pop("tasks").values() for test in task["tests"]]
-    results = [
-        Result(**{**test, "state": TaskState(test["state"])}) for test in tests + document.pop("others")
-    ]
-    return Report(results=results, **document)
+    return Report(results=[read_result(test) for test in tests + document.pop("others")], **document)
+
+
+def read_result(fields: dict[str, Any]) -> Result:
+    """A result from its fields, as JSON has them."""
+    shortcuts = tuple(fields.get("shortcuts", ()))
+    return Result(**{**fields, "state": TaskState(fields["state"]), "shortcuts": shortcuts})
 
 
 def sentence(test_name: str) -> str:

@@ -9,42 +9,19 @@ import typer
 from rich.console import Console
 
 from coursekit.backends import Backend, Device
-from coursekit.errors import CourseError
-from coursekit.learner.standing import borrowed_tasks
-from coursekit.learner.state import State
-from coursekit.manifest import Lesson, Manifest, load_manifest
+from coursekit.interrupts import INTERRUPTED
+from coursekit.manifest import load_manifest
 from coursekit.paths import Course
-from coursekit.running.board import Board, earned
 from coursekit.running.import_path import Impl
+from coursekit.running.output import show
 from coursekit.running.pytest_process import (
-    INTERRUPTED,
-    NOTHING_COLLECTED,
     TESTS_FAILED,
-    USAGE_ERROR,
-    refusal,
     run_child,
-    run_pytest,
 )
 from coursekit.running.results import Report
-from coursekit.running.selection import lessons_of, nothing_matches, read_arguments, select
+from coursekit.running.round import Round
+from coursekit.running.selection import lessons_of, read_arguments
 from coursekit.tracks import track_refusal
-
-# Arguments of pytest that ask for its own output: with any of them it is not silenced.
-TALKATIVE = (
-    "-v",
-    "-s",
-    "-q",
-    "-r",
-    "-l",
-    "-h",
-    "--pdb",
-    "--trace",
-    "--tb",
-    "--co",
-    "--capture",
-    "--durations",
-)
-TALKATIVE_TOO = ("--showlocals", "--setup-", "--fixtures", "--markers", "--help", "--version", "--full-trace")
 
 MOST_WORKERS = 4
 """Of the whole suite: each has torch and often a model in memory."""
@@ -76,31 +53,15 @@ def run_tests(
     course = Course.find()
     manifest = load_manifest(course)
     asked = read_arguments(course, manifest, words or [], week, day, keyword)
-    lessons = select(course, manifest, asked.week, asked.day, impl, backend)
-    arguments = ["--impl", impl, "--backend", backend, "--device", device]
-    arguments += ["--verbose"] if verbose else []
-    arguments += [*asked.arguments, *(_test_file(course, lesson) for lesson in lessons)]
-    quiet = not verbose and not any(
-        argument.startswith(TALKATIVE + TALKATIVE_TOO) for argument in asked.arguments
-    )
-    outcome = run_pytest(course, arguments, quiet)
-    report = outcome.report
-    if outcome.code == NOTHING_COLLECTED:
-        raise CourseError(nothing_matches(asked.arguments, lessons))
-    if outcome.code == USAGE_ERROR or report is None:
-        raise refusal(outcome) if quiet else typer.Exit(outcome.code if outcome.code == INTERRUPTED else 2)
-    borrowed: frozenset[str] = frozenset()
-    if impl is Impl.LEARNER:
-        record(course, manifest, report, backend.package)
-        borrowed = borrowed_tasks(course, manifest, backend.package)
+    one = Round(course, manifest, asked, impl, backend, device, verbose)
+    code, report = one.run()
+    borrowed = one.keep(report)
     if report.results or report.errors:
-        report.interrupted |= outcome.code == INTERRUPTED
-        options = _repeated(impl, backend, device)
         console = Console(highlight=False)
-        Board(course, manifest, lessons, report, options, console, borrowed, every_failure).show()
-        if asked.week is not None and lessons != lessons_of(manifest, asked.week, asked.day):
+        show(one.board(report, console, borrowed, every_failure), in_a_line=one.quiet and not report.finished)
+        if asked.week is not None and one.lessons != lessons_of(manifest, asked.week, asked.day):
             typer.echo(f"\nLeft out: {track_refusal(course, backend.package, manifest)}")
-    raise typer.Exit(_exit_code(outcome.code, report))
+    raise typer.Exit(_exit_code(code, report))
 
 
 def run_suite(
@@ -124,38 +85,8 @@ def run_suite(
     raise typer.Exit(run_child(course, arguments, None, ONE_THREAD if spread else {}))
 
 
-def record(course: Course, manifest: Manifest, report: Report, package: str) -> None:
-    """Keep the results of the tasks all of whose tests ran."""
-    whole = [task for task in report.tasks.values() if task.complete]
-    if not whole:
-        return
-    state = State.load(course)
-    for result in whole:
-        state.record(package, result.name, result.state, earned(manifest.task(result.name), result))
-    state.save()
-
-
-def _test_file(course: Course, lesson: Lesson) -> str:
-    path = course.tests / f"week_{lesson.week}" / f"test_day_{lesson.day}.py"
-    shown = path.relative_to(course.root).as_posix()
-    if not path.is_file():
-        raise CourseError(
-            f"Day {lesson.name} has no tests: {shown} is not there; `git restore {shown}` brings it back"
-        )
-    return shown
-
-
-def _repeated(impl: Impl, backend: Backend, device: Device) -> str:
-    """The options of this run that the next command needs too."""
-    options = {
-        "--impl": (impl, Impl.LEARNER),
-        "--backend": (backend, Backend.TORCH),
-        "--device": (device, Device.CPU),
-    }
-    return " ".join(f"{name} {value}" for name, (value, usual) in options.items() if value != usual)
-
-
 def _exit_code(code: int, report: Report) -> int:
+    """0 only where the run ended as it should and found nothing that is wrong or missing."""
     if code == INTERRUPTED or report.interrupted:
         return INTERRUPTED
-    return 0 if code == 0 else TESTS_FAILED
+    return 0 if code == 0 and report.passed else TESTS_FAILED

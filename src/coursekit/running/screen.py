@@ -68,4 +68,5 @@ class Screen:
     def command(self, command: str) -> str:
         """The full command; one that runs tests has the options of this run."""
         full = command if command.startswith("pdm run ") else f"pdm run {command}"
-        return f"{full} {self.options}" if self.options and full.startswith("pdm run test") else full
+        takes_options = full.startswith(("pdm run test", "pdm run reset"))
+        return f"{full} {self.options}" if self.options and takes_options else full

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from coursekit.backends import Backend
 from coursekit.errors import CourseError
-from coursekit.learner.stubs_left import begun_and_next
+from coursekit.learner.standing import begun_and_next
 from coursekit.manifest import Lesson, Manifest
 from coursekit.paths import Course
 from coursekit.running.import_path import Impl

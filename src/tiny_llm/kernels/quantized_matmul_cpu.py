@@ -127,7 +127,7 @@ class KernelMatmul:
         self.packed = pack_outputs(weight)
 
     def __call__(self, x: Tensor) -> Tensor:
-        """x [..., in] · Wᵀ → [..., out], in the dtype of ``x``; computed in float32."""
+        """x [..., in] · Wᵀ → [..., out], in the dtype of ``x``; computed in float32. There may be no rows at all."""
         raise NotImplementedError("Week 2 Day 3 Task 4: Many rows")
 
     def _by_kernel(self, rows: Tensor) -> Tensor:

@@ -20,10 +20,14 @@ class TorchInt4Matmul:
     def __init__(self, weight: QuantizedTensor) -> None:
         """Lay the matrix out for torch's kernel, and once more for many rows at a time.
 
-        torch reads a code c as (c − 8) · scale + zero; ours is c · scale + minimum, so zero = minimum + 8 · scale.
+        torch reads a code c as (c − 8) · scale + zero; ours is c · scale + minimum, so zero = minimum + 8 · scale,
+        computed in float32 and rounded to bfloat16 once.
         """
         raise NotImplementedError("Week 2 Day 3 Task 5: torch's kernel")
 
     def __call__(self, x: Tensor) -> Tensor:
-        """x [..., in] · Wᵀ → [..., out], in the dtype of ``x``; computed in bfloat16 for up to 32 rows."""
+        """x [..., in] · Wᵀ → [..., out], in the dtype of ``x``; computed in bfloat16 for up to 32 rows.
+
+        There may be no rows at all, and x need not be contiguous, which torch's kernel requires.
+        """
         raise NotImplementedError("Week 2 Day 3 Task 5: torch's kernel")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tiny_llm.config import ARCHITECTURES, MOST_HEAD_DIM, ROPE_BASES, ModelConfig
+from tiny_llm.config import ARCHITECTURES, MOST_HEAD_DIM, NORM_EPSILONS, ROPE_BASES, ModelConfig
 from tiny_llm.loading.errors import WeightsError
 from tiny_llm.loading.fields import Fields, shown
 from tiny_llm.loading.gguf_file import GGUFFile
@@ -41,7 +41,7 @@ def config_from_gguf(file: GGUFFile) -> ModelConfig:
         head_dim=head_dim,
         feed_forward_size=fields.size(f"{architecture}.feed_forward_length"),
         vocab_size=_vocab_size(fields, architecture),
-        norm_eps=fields.number(f"{architecture}.attention.layer_norm_rms_epsilon", None, 0.0, 1.0),
+        norm_eps=fields.number(f"{architecture}.attention.layer_norm_rms_epsilon", None, *NORM_EPSILONS),
         rope_base=fields.number(f"{architecture}.rope.freq_base", _DEFAULT_ROPE_BASE, *ROPE_BASES),
         max_positions=fields.size(f"{architecture}.context_length"),
         tied_embeddings="output.weight" not in file.tensors,

@@ -72,7 +72,8 @@ def _with_start(bos: str, bos_id: int | None) -> processors.TemplateProcessing:
 def _byte_level_bpe(fields: Fields) -> tokenizers.Tokenizer:
     """A byte-level BPE with the file's vocabulary, merges and added tokens."""
     tokens, kinds = fields.texts("tokenizer.ggml.tokens"), fields.items("tokenizer.ggml.token_type")
-    merges = [tuple(merge.split(" ")) for merge in fields.texts("tokenizer.ggml.merges")]
+    halves = [merge.partition(" ") for merge in fields.texts("tokenizer.ggml.merges")]
+    merges = [(first, second) for first, _, second in halves]
     rule = fields.text("tokenizer.ggml.pre")
     vocabulary = {token: i for i, token in enumerate(tokens)}
     backend = tokenizers.Tokenizer(models.BPE(vocabulary, merges, ignore_merges=rule in _LLAMA3))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tiny_llm.config import ARCHITECTURES, MOST_HEAD_DIM, ROPE_BASES, ModelConfig
+from tiny_llm.config import ARCHITECTURES, MOST_HEAD_DIM, NORM_EPSILONS, ROPE_BASES, ModelConfig
 from tiny_llm.loading.errors import WeightsError
 from tiny_llm.loading.fields import Fields, shown
 from tiny_llm.loading.files import is_there, read_json
@@ -50,7 +50,7 @@ def config_from_folder(folder: Path) -> ModelConfig:
         head_dim=head_dim,
         feed_forward_size=config.size("intermediate_size"),
         vocab_size=config.size("vocab_size"),
-        norm_eps=config.number("rms_norm_eps", _DEFAULT_NORM_EPS, 0.0, 1.0),
+        norm_eps=config.number("rms_norm_eps", _DEFAULT_NORM_EPS, *NORM_EPSILONS),
         rope_base=rope_base,
         max_positions=config.size("max_position_embeddings"),
         tied_embeddings=config.flag("tie_word_embeddings"),

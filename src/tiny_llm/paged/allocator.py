@@ -48,6 +48,8 @@ class PageAllocator:
     def share(self, pages: Sequence[int]) -> None:
         """Add a reference to each of these pages, which are in use: one more sequence holds them.
 
+        A page that is listed twice gets two, if it has two already.
+
         Raises:
             ValueError: as for :meth:`free`. No reference was added then.
         """
@@ -58,7 +60,7 @@ class PageAllocator:
 
         Raises:
             ValueError: a page is free already, doesn't exist, is the null page, or is listed more often than it has
-                references. No reference was given up then.
+                references; the message names the page. No reference was given up then.
         """
         raise NotImplementedError("Week 3 Day 1 Task 1: The allocator")
 

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from tiny_llm.engine_core import EngineCore, Step
 from tiny_llm.paged.allocator import OutOfPages, PageAllocator
-from tiny_llm.paged.limits import most_tokens, page_refusal
+from tiny_llm.paged.limits import most_tokens, page_refusal, unknown_token
 from tiny_llm.paged.metadata import tables_of
 from tiny_llm.paged.model_runner import ModelRunner
 from tiny_llm.paged.running import Running
@@ -42,6 +42,7 @@ class PagedBatch(EngineCore):
         self.allocator = allocator
         self.page_size = runner.pool.page_size
         self.max_positions = runner.model.config.max_positions
+        self.vocab_size = runner.model.embedding.weight.shape[0]
         self.num_seats = max_running
         self.chunk_size = chunk_size
         self.token_budget = max_running - 1 + chunk_size
@@ -59,8 +60,12 @@ class PagedBatch(EngineCore):
         return [each.request for each in self.running] + list(self.waiting)
 
     def refusal(self, request: Request) -> str | None:
-        """Why a request can't ever run here, or None: as :func:`page_refusal` says for the allocator's pages."""
-        return page_refusal(request, self.max_positions, self.page_size, self.allocator.num_pages - 1)
+        """Why a request can't ever run here, or None: as :func:`page_refusal` says for the allocator's pages.
+
+        A prompt with a token that the model doesn't have can't run either (:func:`unknown_token`).
+        """
+        reason = page_refusal(request, self.max_positions, self.page_size, self.allocator.num_pages - 1)
+        return reason or unknown_token(request, self.vocab_size)
 
     def push(self, request: Request) -> None:
         """Let a request wait behind all others; it begins in a later step.

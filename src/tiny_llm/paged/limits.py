@@ -28,3 +28,16 @@ def page_refusal(request: Request, max_positions: int, page_size: int, max_pages
         max_pages: how many pages one request may hold, however many are free just now.
     """
     raise NotImplementedError("Week 3 Day 2 Task 5: Which requests run")
+
+
+def unknown_token(request: Request, vocab_size: int) -> str | None:
+    """Why the model can't look up all tokens of the prompt, or None (given code).
+
+    Args:
+        request: the request.
+        vocab_size: V, the rows of the model's embedding.
+    """
+    for token in request.prompt_ids:
+        if not isinstance(token, int) or not 0 <= token < vocab_size:
+            return f"the prompt has the token {token!r}, which is not an id from 0 to {vocab_size - 1}"
+    return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from tiny_llm.engine_core import EngineCore, Step
-from tiny_llm.paged.limits import page_refusal
+from tiny_llm.paged.limits import page_refusal, unknown_token
 from tiny_llm.paged.model_runner import ModelRunner
 from tiny_llm.ragged.decode_state import DecodeState
 from tiny_llm.ragged.sampling_state import SamplingState
@@ -34,6 +34,7 @@ class RaggedBatch(EngineCore):
         self.num_seats = decode_state.num_seats
         self.token_budget = token_budget
         self.max_positions = runner.model.config.max_positions
+        self.vocab_size = runner.model.embedding.weight.shape[0]
         self.state = SamplingState(decode_state, self.max_positions)
 
     @property
@@ -47,9 +48,13 @@ class RaggedBatch(EngineCore):
         return [running.request for _, running in self.state.line]
 
     def refusal(self, request: Request) -> str | None:
-        """Why a request can't ever run here, or None: as :func:`page_refusal` says for the pages of one seat."""
+        """Why a request can't ever run here, or None: as :func:`page_refusal` says for the pages of one seat.
+
+        A prompt with a token that the model doesn't have can't run either (:func:`unknown_token`).
+        """
         most = min(self.decode_state.max_pages, self.allocator.num_pages - 1)
-        return page_refusal(request, self.max_positions, self.decode_state.page_size, most)
+        reason = page_refusal(request, self.max_positions, self.decode_state.page_size, most)
+        return reason or unknown_token(request, self.vocab_size)
 
     def push(self, request: Request) -> None:
         """Give a request a seat.

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Collection, Sequence
 from concurrent.futures import Future
 
 from tiny_llm.engine_core import EngineCore
-from tiny_llm.ragged.metrics import Metrics, Stats, mean, percentile
+from tiny_llm.ragged.errors import CLOSED, FULL, Closed, EngineFailed, QueueFull
+from tiny_llm.ragged.metrics import Metrics, Stats, stats_of
 from tiny_llm.ragged.ticket import OnToken, Ticket
 from tiny_llm.request import Request
 
-
-class QueueFull(Exception):
-    """As many requests wait as may wait; the caller may try again later."""
-
-
-class Closed(Exception):
-    """The batcher was stopped: it takes no more requests, and those that it had not finished end with this error."""
+log = logging.getLogger(__name__)
 
 
 class Batcher:
@@ -49,11 +45,40 @@ class Batcher:
         self.closed = False  # no more requests are taken
         self.abandoned = False  # and the requests that are left are not finished
         self.changed = threading.Condition()
-        self.thread = threading.Thread(target=self.loop, name="batcher", daemon=True)
+        self.ended: Future[None] = Future()  # settled when the loop has ended, however that comes
+        self.thread = threading.Thread(target=self._run, name="batcher", daemon=True)
 
     def start(self) -> None:
-        """Start the loop, once. Requests may be submitted before."""
-        self.thread.start()
+        """Start the loop, once (given code). Requests may be submitted before.
+
+        Raises:
+            Closed: the batcher was stopped before.
+        """
+        with self.changed:  # `stop` comes either before or after, never in between
+            if self.closed:
+                raise Closed("the server was stopped before it was started")
+            self.thread.start()
+
+    def _run(self) -> None:
+        """What the thread does (given code)."""
+        try:
+            self.loop()
+        finally:
+            self.ended.set_result(None)
+
+    def require_room(self) -> None:
+        """Raise at once what :meth:`submit` would raise now for any request, before work is spent on it (given code).
+
+        Raises:
+            QueueFull: ``max_queue`` requests are waiting.
+            Closed: the batcher was stopped.
+        """
+        with self.changed:
+            if self.closed:
+                raise Closed(CLOSED)
+            if len(self.request_queue) >= self.max_queue:
+                self.metrics.refused += 1
+                raise QueueFull(FULL.format(self.max_queue))
 
     def submit(self, request: Request, on_token: OnToken = lambda token: None) -> Future[list[int]]:
         """Put a request at the end of the queue.
@@ -109,7 +134,9 @@ class Batcher:
     def step(self) -> Sequence[Request]:
         """Let the engine make a step, and note in the metrics how many tokens it issued, if any.
 
-        If the step fails, every request in the engine has failed, since any of them may be the cause.
+        If the step fails with an Exception, every request in the engine has failed, since any of them may be the
+        cause. The error is logged once, with its traceback. Each ticket that has no error yet gets an EngineFailed of
+        its own, whose text is the type's name and the error's text.
 
         Returns:
             the requests that are complete now.
@@ -136,22 +163,12 @@ class Batcher:
         raise NotImplementedError("Week 3 Day 7 Task 2: Through the door")
 
     def stats(self) -> Stats:
-        """The batcher's figures at this moment."""
-        allocator, metrics = self.core.allocator, self.metrics
-        return Stats(
-            waiting=len(self.request_queue),
-            running=len(self.tickets),
-            seats=self.core.num_seats,
-            free_pages=len(allocator.free_pages),
-            pages=allocator.num_pages - 1,
-            finished=metrics.finished,
-            cancelled=metrics.cancelled,
-            failed=metrics.failed,
-            refused=metrics.refused,
-            tokens=metrics.tokens,
-            steps=metrics.steps,
-            occupancy=mean(metrics.occupancies),
-            first_token=mean(metrics.first_tokens),
-            first_token_95=percentile(metrics.first_tokens, 95),
-            per_token=mean(metrics.gaps),
-        )
+        """The batcher's figures at this moment (given code).
+
+        The queue and the counts are read under the lock. The loop changes the rest without it: these figures may be
+        a step old, and of different moments.
+        """
+        with self.changed:
+            return stats_of(
+                self.core, self.metrics, waiting=len(self.request_queue), running=len(self.tickets)
+            )

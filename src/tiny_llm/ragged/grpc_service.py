@@ -11,7 +11,8 @@ import grpc
 
 from tiny_llm.generate import StreamDecoder
 from tiny_llm.loading.errors import WeightsError
-from tiny_llm.ragged.batcher import Batcher, Closed, QueueFull
+from tiny_llm.ragged.batcher import Batcher
+from tiny_llm.ragged.errors import Closed, QueueFull
 from tiny_llm.ragged.protocol import tiny_llm_pb2 as pb
 from tiny_llm.ragged.protocol import tiny_llm_pb2_grpc as pb_grpc
 from tiny_llm.ragged.ticket import OnToken
@@ -85,7 +86,10 @@ class TinyLlmService(pb_grpc.TinyLlmServicer):
     async def take(
         self, message: pb.GenerateRequest, context: Context, on_token: OnToken = lambda token: None
     ) -> tuple[Request, Future[list[int]]]:
-        """Read a request and submit it, or end the call as :func:`refuse` says."""
+        """Read a request and submit it, or end the call as :func:`refuse` says.
+
+        While the batcher has no room (``require_room``), the message isn't read.
+        """
         raise NotImplementedError("Week 3 Day 7 Task 5: Run and Stream")
 
     async def output_of(self, future: Future[list[int]], context: Context) -> list[int]:
