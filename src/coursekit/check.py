@@ -231,12 +231,7 @@ def _check_tuple(actual: Any, expected: tuple[Any, ...], name: str) -> None:
 
 
 def _check_plain(
-    actual: Any,
-    expected: Any,
-    name: str,
-    rtol: float | None,
-    atol: float | None,
-    suspects: Suspects | None,
+    actual: Any, expected: Any, name: str, rtol: float | None, atol: float | None, suspects: Suspects | None
 ) -> None:
     __tracebackhide__ = True
     wanted = expected.item() if isinstance(expected, np.generic) else expected
