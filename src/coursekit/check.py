@@ -85,7 +85,7 @@ def check(
                 atol=atol,
                 dtype=dtype,
                 framework=framework,
-                suspects=part_of_each(suspects or {}, position),
+                suspects=part_of_each(suspects or {}, position, expected),
                 inputs=inputs,
                 nan=nan,
             )
@@ -231,12 +231,7 @@ def _check_tuple(actual: Any, expected: tuple[Any, ...], name: str) -> None:
 
 
 def _check_plain(
-    actual: Any,
-    expected: Any,
-    name: str,
-    rtol: float | None,
-    atol: float | None,
-    suspects: Suspects | None,
+    actual: Any, expected: Any, name: str, rtol: float | None, atol: float | None, suspects: Suspects | None
 ) -> None:
     __tracebackhide__ = True
     wanted = expected.item() if isinstance(expected, np.generic) else expected

@@ -296,6 +296,17 @@ def test_plain_values_have_suspects_too():
         check(0.25, 0.5, suspects={"halved": 0.25 + 1e-9, "doubled": 1.0})
 
 
+def test_a_suspect_of_a_tuple_must_fit_all_of_its_parts():
+    cos, sin = np.arange(6.0), -(np.arange(6.0) ** 2)
+    suspects = {"cos and sin are exchanged": (sin, cos), "cos stands twice": lambda: (cos, cos)}
+    assert complaint((cos, cos), (cos, sin), suspects=suspects, dtype=None).endswith(
+        "cause: cos stands twice"
+    )
+    assert "cause: cos and sin are exchanged" in complaint(
+        (sin, cos), (cos, sin), suspects=suspects, dtype=None
+    )
+
+
 @pytest.mark.parametrize(("expected", "suspected"), [([1, 2, 3], [1, 3]), (5, 6)])
 def test_a_suspected_plain_value_is_named_as_the_cause(expected, suspected):
     suspects = {"another slip": None, "the well-known slip": suspected}

@@ -216,6 +216,23 @@ def test_task_1_each_row_has_a_peak_of_its_own(lab):
     )
 
 
+def overflowed(x: np.ndarray) -> np.ndarray:
+    """Softmax where exp of each row's largest score, less its smallest, is infinite."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        exponentials = np.exp((x - x.min(axis=-1, keepdims=True)).astype(np.float32))
+        return exponentials / exponentials.sum(axis=-1, keepdims=True)
+
+
+def test_task_1_scores_far_apart_within_a_row_do_not_overflow(lab):
+    x = np.array([[200.0, -200.0, 199.0], [-300.0, 0.5, 0.0]])
+    check(
+        lab.attention.softmax(lab.array(x)),
+        softmax_along(x, -1),
+        name="softmax of scores from −300 to 200",
+        suspects={"another number than the row's maximum is subtracted, so exp overflows": overflowed(x)},
+    )
+
+
 def test_task_1_a_score_of_minus_infinity_gets_no_weight(lab):
     x = normal(1103, 3, 6)
     x[0, 1] = x[1, :5] = x[2, 5] = HIDDEN

@@ -10,7 +10,7 @@ from shared.arguments import check_leaves_alone
 from shared.models import real_model
 from shared.numbers import normal
 
-from coursekit.check import check, check_equal, check_raises
+from coursekit.check import check, check_equal, check_raises, check_untouched
 
 from . import numpy_model as oracle
 from .caches import RecordingCache, RememberingCache, attention_oracle, dense_cache
@@ -330,6 +330,13 @@ def test_task_2_a_whole_layer_without_a_cache(lab, family):
     check_deep(actual, expected, name="the layer's output", axes="B L E")
 
 
+def test_task_2_the_input_of_a_layer_is_left_as_it_was(lab):
+    layer = attention_layer(lab, "llama")
+    x = lab.array(normal(28, B, L, E))
+    layer(x, layer.rope.angles(slice(0, L)), lab.kv_cache.NoCache())
+    check_untouched(x, normal(28, B, L, E), name="the layer's input", axes="B L E")
+
+
 def test_task_2_a_layer_stays_in_the_dtype_of_its_input(lab):
     tensors = oracle.random_tensors("llama")
     weight = {
@@ -485,7 +492,7 @@ def test_task_4_the_last_norm_belongs_to_hidden(lab):
     [
         (slice(9, 9 + L), run_of(9)),
         (np.array([2, 3, 7, 8, 11]), np.tile([2, 3, 7, 8, 11], (B, 1))),
-        (np.array([[0, 1, 2, 3, 4], [6, 7, 8, 9, 12]]), np.array([[0, 1, 2, 3, 4], [6, 7, 8, 9, 12]])),
+        (np.array([[1, 2, 3, 4, 5], [6, 7, 8, 9, 12]]), np.array([[1, 2, 3, 4, 5], [6, 7, 8, 9, 12]])),
     ],
     ids=["a slice", "an array L", "an array B L"],
 )

@@ -164,6 +164,28 @@ def test_task_2_an_end_token_is_the_last(lab, end_ids):
     check_equal(len(model.sequences), len(tokens), name="how often the model ran")
 
 
+def test_task_2_an_end_token_can_be_the_first(lab):
+    model = ScriptedModel(lab, len(PROMPT), SCRIPT)
+    tokens = list(generate(lab, model, PROMPT, 7, (SCRIPT[0],)))
+    check_equal(
+        tokens,
+        SCRIPT[:1],
+        name="the tokens, with the first of them an end token",
+        suspects={"generation went on after the end token": tokens if len(tokens) > 1 else []},
+    )
+
+
+def test_task_2_a_caller_who_stops_asking_costs_nothing_more(lab):
+    model = ScriptedModel(lab, len(PROMPT), SCRIPT)
+    tokens = generate(lab, model, PROMPT, 7)
+    check_equal([next(tokens), next(tokens)], SCRIPT[:2], name="the first two tokens")
+    tokens.close()
+    check_equal(
+        len(model.sequences), 2, name="how often the model ran, when the generator is closed after 2 tokens"
+    )
+    check_equal(list(tokens), [], name="the tokens after that")
+
+
 def test_task_2_an_end_token_in_the_prompt_does_not_end_the_output(lab):
     model = ScriptedModel(lab, len(PROMPT), SCRIPT)
     tokens = list(generate(lab, model, PROMPT, 3, (PROMPT[0], PROMPT[-1])))
@@ -369,6 +391,18 @@ def test_task_3_flush_returns_an_unfinished_character(lab):
         "",
         name="what a second flush returns",
         suspects={"flush did not forget what was held": UNFINISHED},
+    )
+
+
+def test_task_3_what_flush_returns_keeps_its_space(lab):
+    tokenizer = SpaceDroppingTokenizer([b"a", b" \xf0"])
+    decoder = lab.generate.StreamDecoder(tokenizer)
+    check_equal([decoder.push(0), decoder.push(1)], ["a", ""], name="the text of each push")
+    check_equal(
+        decoder.flush(),
+        f" {UNFINISHED}",
+        name="what flush returns",
+        suspects={"the piece before was forgotten too early, and with it the space": UNFINISHED},
     )
 
 

@@ -216,11 +216,19 @@ def differing(wrong: int, all_of_them: int, thing: str) -> str:
     return f"{wrong} of {all_of_them} {thing}s {'differs' if wrong == 1 else 'differ'}"
 
 
-def part_of_each(suspects: Suspects, position: int) -> Suspects:
-    """The suspects of one part of a tuple."""
+def part_of_each(suspects: Suspects, position: int, expected: tuple[Any, ...]) -> Suspects:
+    """The suspects of one part of a tuple whose earlier parts were right: those that are right there as well."""
+
+    def same(one: Any, other: Any) -> bool:
+        return np.shape(one) == np.shape(other) and bool(np.allclose(one, other, equal_nan=True))
 
     def part(given: Any) -> Any:
-        return (lambda: given()[position]) if callable(given) else given[position]
+        def value() -> Any:
+            parts = given() if callable(given) else given
+            fits = all(same(parts[i], expected[i]) for i in range(position))
+            return parts[position] if fits else np.empty(0)
+
+        return value
 
     return {mistake: part(given) for mistake, given in suspects.items()}
 
