@@ -962,21 +962,21 @@ def test_task_5_out_of_pages_when_no_request_runs_that_could_make_room(lab):
 @errors
 def test_task_5_a_request_that_cannot_begin_for_an_error_goes_on_waiting(lab, error):
     """Ctrl-C comes while pages are handed out: the request is not finished, and not aborted."""
-    batch, allocate = batch_of(lab, num_pages=30), []
+    batch, calls = batch_of(lab, num_pages=30), list[int]()
     requests = pushed(lab, batch, [(5, 3), (3, 1), (1, 4)])
 
     def interrupted(count: int) -> list[int]:
-        if len(allocate) == 1:
+        if len(calls) == 1:
             raise error("the allocator failed, as the test wanted it to")
-        allocate.append(count)
-        return given(count)
+        calls.append(count)
+        return handed_out(count)
 
-    given, batch.allocator.allocate = batch.allocator.allocate, interrupted
+    handed_out, batch.allocator.allocate = batch.allocator.allocate, interrupted
     check_raises(error, batch.admit, name="`admit`, whose second request gets no pages because of an error,")
     name = "the requests in the engine, after the pages of request 1 could not be taken"
     lost = {"a request is lost: it leaves the line before it has its pages": [0, 2]}
     check_equal(numbers_of(requests, batch.requests), [0, 1, 2], name=name, suspects=lost)
-    batch.allocator.allocate = given
+    batch.allocator.allocate = handed_out
     check_equal(
         admitted(batch, requests), ([0, 1, 2], []), name="which requests run, and which wait, after all"
     )
