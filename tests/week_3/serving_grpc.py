@@ -57,6 +57,13 @@ class Desk:
         """There is room."""
 
     def submit(self, request: Any, on_token: Callable[[int], None] | None = None) -> Any:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            raise Mistake(
+                "`submit` was called on another thread than the event loop's: if the call is cancelled just then, "
+                "its future is lost, and no one can cancel it. `submit` is quick: call it without `to_thread`"
+            ) from None
         if self.error is not None:
             raise self.error
         self.taken.append((request, on_token, Answer()))

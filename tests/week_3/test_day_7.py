@@ -490,6 +490,54 @@ def test_task_2_a_full_queue_takes_no_more(lab, max_queue):
     check_equal(queued(batcher)[-1], [max_queue + 2], name="the last in the queue, once one has left it")
 
 
+def test_task_2_only_requests_that_wait_count_towards_max_queue(lab):
+    batcher = doorkeeper(lab, max_queue=3, seats=3)
+    seat(batcher, *(new_request(lab, [n], 3) for n in range(3)))
+    batcher.max_queue = 2
+    for n in range(2):
+        try:
+            batcher.submit(new_request(lab, [n + 5], 3))
+        except lab.ragged.batcher.QueueFull:
+            raise AssertionError(
+                f"three requests run, {n} wait, and 2 may wait: `submit` has refused one more. Only requests in the "
+                "queue count towards `max_queue`, not those in the engine"
+            ) from None
+
+
+COUNTS = ("finished", "cancelled", "failed", "refused")
+
+
+def guard_counts(batcher: Any) -> None:
+    """From now on a count that is changed by a thread without the lock fails the test."""
+
+    class Counts(type(batcher.metrics)):  # type: ignore[misc]
+        def __setattr__(self, name: str, value: Any) -> None:
+            assert name not in COUNTS or not is_free(batcher.changed), (
+                f"`metrics.{name}` was changed outside `changed`: of two threads that count at the same moment, one "
+                "would be lost"
+            )
+            super().__setattr__(name, value)
+
+    batcher.metrics.__class__ = Counts
+
+
+def test_task_2_counts_are_changed_under_the_lock(lab):
+    """Any thread may settle a ticket, and any may be refused."""
+    batcher = doorkeeper(lab, max_queue=3)
+    guard_counts(batcher)
+    for n in range(3):
+        batcher.submit(new_request(lab, [n + 1], 3))
+    check_raises(lab.ragged.batcher.QueueFull, lambda: batcher.submit(new_request(lab, [1], 3)))
+    first, second, third = batcher.request_queue
+    first.future.cancel()
+    second.error = KeyError("failed")
+    for ticket in (first, second, third):
+        batcher.settle(ticket)
+    stats = batcher.stats()
+    counts = (stats.finished, stats.cancelled, stats.failed, stats.refused)
+    check_equal(counts, (1, 1, 1, 1), name="finished, cancelled, failed, refused")
+
+
 def test_task_2_a_new_request_wakes_the_loop(lab):
     def body(batcher: Any) -> None:
         with batcher.changed:
@@ -1383,6 +1431,11 @@ def test_task_4_each_kind_of_input_becomes_token_ids(lab):
         prompt_read(lab, prompt="abc"), [25, 0, 1, 2, 25], name="a prompt: a user's turn in the chat form"
     )
     check_equal(prompt_read(lab, text="abc"), [0, 1, 2], name="a text: as it stands")
+    for spaced in (" a", "a ", "a\n"):
+        expected = Letters().encode_chat([{"role": "user", "content": spaced}])
+        check_equal(
+            prompt_read(lab, prompt=spaced), expected, name=f"the prompt {spaced!r}: nothing is stripped"
+        )
     check_equal(prompt_read(lab, ids=[3, 0, V - 1, 3]), [3, 0, V - 1, 3], name="token ids")
     check_equal(
         prompt_read(lab, ids=[]), [], name="an empty list of token ids, which the batcher will refuse"
@@ -1441,7 +1494,9 @@ def test_task_4_what_is_left_out_has_its_default(lab):
     check_equal(sorted(request.end_ids), [END], name="the end tokens, which are the tokenizer's")
     scores = lab.array(scores_after(17))
     check_equal([request.sample(scores, [4, 2]) for _ in range(5)], [17] * 5, name="five tokens: greedy")
-    check_equal(request_read(lab, max_tokens=1).max_tokens, 1, name="max_tokens, where a client asks for 1")
+    for count in (1, request.max_tokens + 1, 4000):
+        found = request_read(lab, max_tokens=count).max_tokens
+        check_equal(found, count, name=f"max_tokens, where a client asks for {count}")
 
 
 def draws(sample: Callable[[Any, list[int]], int], lab: Any) -> list[int]:
@@ -1860,6 +1915,29 @@ def test_task_5_a_client_that_leaves_cancels_its_future(lab, call):
 
     assert run_async(main, call), (
         f"{call} was cancelled, and its future was not: the batcher goes on with an answer that no client reads"
+    )
+
+
+def test_task_5_each_stream_decodes_its_own_tokens(lab):
+    """A client leaves in the middle of a character: the next answer must not begin with the rest of it."""
+
+    async def main() -> str:
+        desk = Desk()
+        service = service_of(lab, desk)
+        broken: Any = await opened(service.Stream(message_of(lab, text="ab"), Context()))
+        first = asyncio.create_task(next_of(broken))
+        await first_of(desk.arrived.wait(), first)
+        await tell(desk.taken[0][1], HALVES[0])
+        await first
+        await broken.aclose()
+        service.batcher = ready([7, 4])
+        stream = await opened(service.Stream(message_of(lab, text="ab"), Context()))
+        return "".join([piece.text async for piece in stream])
+
+    found = run_async(main, "Stream")
+    assert found == "he", (
+        f"a client has left in the middle of a character, and the next stream, whose text is 'he', says {found!r}: "
+        "each stream needs a StreamDecoder of its own"
     )
 
 
