@@ -85,8 +85,8 @@ class Answer:
         for piece in pieces:
             if piece.token_ids:
                 self._timing.stamp()
-            print(piece.text if self._begun else self._starts_with + piece.text, end="", flush=True)
-            self._begun = True
+            before, self._begun = "" if self._begun else self._starts_with, True
+            print(before + piece.text, end="", flush=True)
             self._ended = piece.finish_reason
 
     def close(self) -> None:
