@@ -18,7 +18,7 @@ from tiny_llm.ragged.protocol import tiny_llm_pb2 as pb
 SERVICE = pb.DESCRIPTOR.services_by_name["TinyLlm"].full_name
 
 
-class Door(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # of type Any in the stubs
+class Door(grpc.aio.ServerInterceptor):
     """Reads the requests of our own service; other services read theirs themselves."""
 
     def __init__(self, most_tokens: int, longest_token: int) -> None:
