@@ -28,7 +28,7 @@ class InLine:
     def __str__(self) -> str:
         kind = "a decode" if self.decodes else f"{self.due} due"
         return (
-            f"seat {self.seat} ({kind}; {self.computed} computed; {self.held} pages held, at most {self.most}"
+            f"seat {self.seat} ({kind}; {self.computed} computed; {self.held} held, at most {self.most}"
         )
 
 
