@@ -1692,9 +1692,9 @@ def test_task_4_what_is_left_out_has_its_default(lab):
     check_equal(request.max_tokens, service_module(lab).MAX_TOKENS, name="max_tokens")
     check_equal(sorted(request.end_ids), [END], name="the end tokens, which are the tokenizer's")
     scores = lab.array(scores_after(17))
-    check_equal([request.sample(scores, [4, 2]) for _ in range(5)], [17] * 5, name="five tokens: greedy")
     drawn = set(draws(request.sample, lab))
     assert len(drawn) == 1, f"without a temperature a request is greedy, and it has drawn {sorted(drawn)}"
+    check_equal([request.sample(scores, [4, 2]) for _ in range(5)], [17] * 5, name="five tokens: greedy")
     first, second = (draws(request_read(lab, temperature=1.5).sample, lab) for _ in range(2))
     assert first != second, (
         "two requests without a seed have drawn the same 30 tokens: each has a seed of its own"
