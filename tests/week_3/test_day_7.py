@@ -838,6 +838,8 @@ def test_task_3_release_settles_futures_though_the_engine_fails(lab, error):
     try:
         batcher.release(tickets[:2])
     except (RuntimeError, KeyboardInterrupt) as found:
+        if isinstance(found, NotImplementedError):
+            raise
         raised = found
     assert raised is error, f"the engine's `abort` raised {error!r}, which must go on; it is {raised!r}"
     ends = outcomes([ticket.future for ticket in tickets])
