@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import random
 import sys
 import threading
@@ -126,11 +127,13 @@ def test_task_1_a_token_is_chosen_by_the_callers_sampler_and_told_to_the_caller(
     ticket = ticket_of(lab, new_request(lab, [4, 2], 5, sample=sample), told.append)
     logits = lab.array(np.zeros(V))
     check_equal(ticket.choose(logits, [4, 2]), 12, name="what `choose` returns")
-    ticket.request.accept(logits)
-    check_equal([ids for _, ids in given], [[4, 2], [4, 2]], name="the ids that the sampler was given")
+    for _ in range(2):
+        ticket.request.accept(logits)
+    name = "the ids that the sampler was given: prompt and output so far"
+    check_equal([ids for _, ids in given], [[4, 2], [4, 2], [4, 2, 13]], name=name)
     assert given[0][0] is logits, "the sampler was not given the logits"
-    check_equal(told, [12, 13], name="the tokens that `on_token` was called with")
-    check_equal(ticket.request.output, [13], name="the output of the ticket's request after one `accept`")
+    check_equal(told, [12, 13, 14], name="the tokens that `on_token` was called with")
+    check_equal(ticket.request.output, [13, 14], name="the output of the ticket's request after two `accept`")
     assert ticket.error is None, f"nothing went wrong, and the ticket has an error: {ticket.error!r}"
     assert not ticket.over, "nothing went wrong, and the ticket is over"
 
@@ -152,6 +155,9 @@ def test_task_1_a_sampler_that_fails_harms_no_other_request(lab):
     token = choose(ticket, lab)
     assert isinstance(token, int), f"a sampler failed: `choose` must return some token, not {token!r}"
     assert ticket.error is error, f"the ticket's error is what the sampler raised, not {ticket.error!r}"
+    assert not ticket.future.done(), (
+        "the request still has its seat and its pages, and its future is settled: `choose` leaves that to `settle`"
+    )
     check_equal((told, ticket.over), ([], True), name="tokens that were told, and whether the ticket is over")
 
 
@@ -217,12 +223,17 @@ def test_task_1_an_error_that_no_future_can_carry_reaches_the_caller_by_name(lab
     check_equal(found, f"{type(error).__name__}: {error}", name="the text of the RuntimeError that it gets")
 
 
-def test_task_1_ctrl_c_in_the_callers_code_is_no_error_of_the_request(lab):
-    """It is meant for the program, not for the request."""
-    ticket = ticket_of(lab, new_request(lab, [1], 5, sample=failing(KeyboardInterrupt())))
-    with pytest.raises(KeyboardInterrupt):
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit()], ids=repr)
+def test_task_1_ctrl_c_in_the_callers_code_is_no_error_of_the_request(lab, error):
+    """It is meant for the program, not for the request; so is `sys.exit`."""
+    ticket = ticket_of(lab, new_request(lab, [1], 5, sample=failing(error)))
+    try:
         ticket.choose(zeros(lab), [1])
-    assert ticket.error is None, f"a KeyboardInterrupt became the ticket's error: {ticket.error!r}"
+    except (KeyboardInterrupt, SystemExit):
+        pass
+    else:
+        raise AssertionError(f"`choose` has caught {error!r}, which is meant for the program: it must go on")
+    assert ticket.error is None, f"{error!r} became the ticket's error: {ticket.error!r}"
 
 
 def test_task_1_a_future_gets_the_output(lab):
@@ -309,6 +320,11 @@ class Guarded(deque):
     def clear(self) -> None:
         self._check("clear")
         super().clear()
+
+    def __iter__(self) -> Any:
+        if getattr(self.batcher, "admitting", False):
+            self._check("__iter__")
+        return super().__iter__()
 
     def _check(self, what: str) -> None:
         assert not is_free(self.batcher.changed), f"the queue's `{what}` was called outside `changed`"
@@ -404,12 +420,13 @@ def test_task_2_the_request_is_left_as_it_is_and_runs_from_its_prompt(lab):
     [(0, "the prompt is empty"), (13, "a toy refuses prompts of 13 tokens"), (64, "at most 63 fit")],
 )
 def test_task_2_a_request_that_can_never_run_is_refused_with_the_engines_reason(lab, length, reason):
-    batcher = doorkeeper(lab)
+    batcher, request = doorkeeper(lab), new_request(lab, prompt_of(length), 3)
     name = f"a prompt of {length} tokens, which the engine refuses"
-    check_raises(
-        ValueError, lambda: batcher.submit(new_request(lab, prompt_of(length), 3)), name=name, match=reason
-    )
+    check_raises(ValueError, lambda: batcher.submit(request), name=name, match=reason)
+    check_equal(request.error, None, name="`error` of the caller's own request, which is left as it is")
     check_equal(queued(batcher), [], name="the queue, after a refusal")
+    name = "refused because the queue was full, in the figures, after a request that can't ever run"
+    check_equal(batcher.stats().refused, 0, name=name)
 
 
 def test_task_2_a_request_for_no_tokens_has_its_output_at_once(lab):
@@ -467,6 +484,28 @@ def test_task_2_stop_comes_just_before_the_lock(lab):
     check_raises(lab.ragged.batcher.Closed, lambda: batcher.submit(new_request(lab, [1], 3)), name=name)
     name = "refused because the queue was full, in the figures, after a request that came too late"
     check_equal(batcher.stats().refused, 0, name=name)
+
+
+def test_task_2_a_request_that_has_ended_elsewhere_is_not_complete_here(lab):
+    """What is run here is a copy, which begins with the prompt alone."""
+    batcher, request = doorkeeper(lab), new_request(lab, [3, 1], 1)
+    request.token_ids.append(5)
+    future = batcher.submit(request)
+    assert not future.done(), (
+        "the caller's own request had ended elsewhere before it was submitted, and the future has an output at once: "
+        "ask the ticket's request, which begins with the prompt, whether it is finished"
+    )
+    check_equal(queued(batcher), [[3, 1]], name="the prompts in the queue")
+
+
+def test_task_2_a_batcher_that_is_closed_says_so_though_its_queue_is_full(lab):
+    """A caller who is told that the queue is full tries again, in vain."""
+    batcher = doorkeeper(lab, max_queue=1)
+    batcher.submit(new_request(lab, [1], 3))
+    batcher.closed = True
+    name = "a request, when the batcher is closed and its queue is full"
+    check_raises(lab.ragged.batcher.Closed, lambda: batcher.submit(new_request(lab, [2], 3)), name=name)
+    check_equal(batcher.stats().refused, 0, name="refused because the queue was full, in the figures")
 
 
 @pytest.mark.parametrize("max_queue", [1, 3])
@@ -639,7 +678,8 @@ def test_task_2_stop_closes_the_door_and_wakes_the_loop(lab, drain):
     closed = lab.ragged.batcher.Closed
     for count in (3, 0):
         request = new_request(lab, [1], count)
-        check_raises(closed, partial(batcher.submit, request), name="a request after stop")
+        error = check_raises(closed, partial(batcher.submit, request), name="a request after stop")
+        check_equal(str(error), lab.ragged.errors.CLOSED, name="the message of Closed, which clients get")
     check_equal(queued(batcher), [], name="the queue")
     check_equal(batcher.abandons, 0, name="calls of `abandon` by `stop`, for a loop that does it itself")
 
@@ -658,6 +698,25 @@ def test_task_2_stop_says_whether_the_loop_has_ended(lab):
     go_on.set()
     for time in ("the loop has ended", "the loop had ended before `stop` was called"):
         assert within(lambda: batcher.stop(), "stop") is True, f"{time}: stop returns True"
+
+
+@pytest.mark.parametrize("drain", [True, False])
+def test_task_2_stop_leaves_the_requests_to_the_loop(lab, drain):
+    """They end after the step that is running, and the loop does that."""
+    go_on = threading.Event()
+    batcher = doorkeeper(lab, lambda batcher: go_on.wait(2 * limit()))
+    futures = [batcher.submit(new_request(lab, [n + 1], 3)) for n in range(2)]
+    batcher.start()
+    try:
+        within(lambda: batcher.stop(drain=drain, timeout=0), "stop(timeout=0)")
+        found = outcomes(futures), queued(batcher), batcher.abandons
+        name = (
+            f"how two requests have ended, the queue, and calls of `abandon`, after stop(drain={drain}) in the "
+            "middle of a step: the loop ends the requests, not `stop`"
+        )
+        check_equal(found, (["pending"] * 2, [[1], [2]], 0), name=name)
+    finally:
+        go_on.set()
 
 
 def test_task_2_a_batcher_that_was_never_started_is_stopped_at_once(lab):
@@ -692,6 +751,27 @@ def test_task_2_settled_tickets_are_counted(lab):
     check_equal(found, ["cancelled"] * 2 + ["KeyError"] * 3 + [[]], name="how the six futures have ended")
     told = wait_for_futures([tickets[0].future], timeout=0).done
     assert told, "a cancelled future was counted, and not settled with the ticket's own `settle`"
+
+
+def test_task_2_a_request_that_is_cancelled_at_the_last_moment_counts_as_cancelled(lab):
+    class Late(Future):
+        """Cancelled by its caller just before it is asked whether it may be settled."""
+
+        def set_running_or_notify_cancel(self) -> bool:
+            self.cancel()
+            return super().set_running_or_notify_cancel()
+
+    batcher = doorkeeper(lab)
+    batcher.submit(new_request(lab, [1], 3))
+    ticket = batcher.request_queue[0]
+    ticket.future = Late()
+    batcher.settle(ticket)
+    stats = batcher.stats()
+    name = (
+        "cancelled and finished, in the figures, when a cancel comes just before the future is settled: only what "
+        "the ticket's `settle` returns says how the request has ended"
+    )
+    check_equal((stats.cancelled, stats.finished), (1, 0), name=name)
 
 
 # Task 3: the loop
@@ -749,14 +829,19 @@ def test_task_3_release_touches_only_the_requests_that_leave(lab):
     )
 
 
-def test_task_3_release_settles_futures_though_the_engine_fails(lab):
-    batcher, error = batcher_of(lab), trouble()
+@pytest.mark.parametrize("error", [RuntimeError("the engine fails"), KeyboardInterrupt()], ids=repr)
+def test_task_3_release_settles_futures_though_the_engine_fails(lab, error):
+    batcher = batcher_of(lab)
     tickets = seat(batcher, *(new_request(lab, [n, 9], 4) for n in range(3)))
     batcher.core.toy_fail("abort", 1, error)
-    found = check_raises(
-        RuntimeError, lambda: batcher.release(tickets[:2]), name="`release`, when `abort` fails"
-    )
-    assert found is error, f"what the engine raised must go on; it is {found!r}"
+    raised: BaseException | None = None
+    try:
+        batcher.release(tickets[:2])
+    except (RuntimeError, KeyboardInterrupt) as found:
+        if isinstance(found, NotImplementedError):
+            raise
+        raised = found
+    assert raised is error, f"the engine's `abort` raised {error!r}, which must go on; it is {raised!r}"
     ends = outcomes([ticket.future for ticket in tickets])
     check_equal(ends, [[], [], "pending"], name="how three futures have ended; the first two were released")
     check_equal(len(batcher.tickets), 1, name="tickets that are left")
@@ -789,9 +874,28 @@ def test_task_3_retire_releases_what_has_left_the_engine_by_itself(lab):
     check_at_rest(batcher, [ticket.future for ticket in tickets])
 
 
+@pytest.mark.parametrize("how", ["cancelled", "failed"])
+def test_task_3_retire_releases_a_request_once_though_it_is_complete_and_over(lab, how):
+    """Its last token may be the one at which it fails, or its caller cancels."""
+    batcher = batcher_of(lab)
+    tickets = seat(batcher, *(new_request(lab, [n, 9], 1) for n in range(2)))
+    if how == "failed":
+        tickets[0].error = OSError("at its last token")
+    else:
+        tickets[0].future.cancel()
+    batcher.retire(batcher.core.step().finished)
+    ends = ["OSError" if how == "failed" else "cancelled", alone([1, 9], 1)]
+    check_equal(
+        outcomes([ticket.future for ticket in tickets]), ends, name="how two complete requests have ended"
+    )
+    check_at_rest(batcher, [ticket.future for ticket in tickets])
+
+
 def guarding(lab: Any) -> Any:
     class Guarding(watched(lab)):  # type: ignore[misc]
-        """A queue that is put in the place of another is guarded, too."""
+        """A queue that is put in the place of another is guarded, too; `admit` looks through it under the lock."""
+
+        admitting = False
 
         @property
         def request_queue(self) -> Guarded:
@@ -799,26 +903,42 @@ def guarding(lab: Any) -> Any:
 
         @request_queue.setter
         def request_queue(self, tickets: Any) -> None:
+            assert not self.admitting or not is_free(self.changed), (
+                "`admit` has put another queue in the place of `request_queue` outside `changed`: a request that was "
+                "submitted just before is lost"
+            )
             self._queue = Guarded(self, tickets)
+
+        def admit(self) -> None:
+            self.admitting = True
+            try:
+                super().admit()
+            finally:
+                self.admitting = False
 
     return Guarding
 
 
 def test_task_3_admit_takes_requests_in_the_order_in_which_they_came(lab):
-    batcher = batcher_of(lab, guarding(lab), seats=2)
-    for n in range(5):
-        batcher.submit(new_request(lab, [n + 1, 9], 4))
+    batcher, tail = batcher_of(lab, guarding(lab), seats=2), [[3, 9], [4, 9, 9, 9], [5, 9]]
+    for prompt in ([1, 9, 9], [2, 9], *tail):  # the second is the shortest of the first three
+        batcher.submit(new_request(lab, prompt, 4))
     batcher.admit()
-    check_equal(running(batcher), [[1, 9], [2, 9]], name="the requests that have the two seats")
-    check_equal(queued(batcher), [[3, 9], [4, 9], [5, 9]], name="the requests that wait, in order")
+    check_equal(running(batcher), [[1, 9, 9], [2, 9]], name="the requests that have the two seats")
+    check_equal(queued(batcher), tail, name="the requests that wait, in order")
     batcher.admit()
-    check_equal(queued(batcher), [[3, 9], [4, 9], [5, 9]], name="the requests that wait when no seat is idle")
+    check_equal(queued(batcher), tail, name="the requests that wait when no seat is idle")
     batcher.release([batcher.tickets[batcher.core.requests[0]]])
     batcher.admit()
     check_equal(
         running(batcher), [[2, 9], [3, 9]], name="the requests that run, once one of two seats was idle"
     )
-    check_equal(queued(batcher), [[4, 9], [5, 9]], name="the requests that wait then")
+    check_equal(queued(batcher), tail[1:], name="the requests that wait then")
+    batcher.release([batcher.tickets[batcher.core.requests[0]]])
+    batcher.admit()
+    check_equal(
+        running(batcher), tail[:2], name="the requests that run: the longer one came before the shorter"
+    )
 
 
 def test_task_3_admit_does_nothing_where_no_request_waits(lab):
@@ -950,15 +1070,16 @@ def test_task_3_step_without_tokens_is_not_counted(lab):
     )
 
 
-def test_task_3_step_that_fails_fails_the_requests_in_the_engine(lab):
-    batcher, error = batcher_of(lab, seats=2), trouble()
+@pytest.mark.parametrize("kind", [RuntimeError, KeyError, MemoryError])
+def test_task_3_step_that_fails_fails_the_requests_in_the_engine(lab, kind):
+    batcher, error = batcher_of(lab, seats=2), kind("the engine fails here, as the test wants it to")
     for n in range(3):
         batcher.submit(new_request(lab, [n + 1, 9], 4))
     batcher.admit()
     batcher.core.toy_fail("step", 1, error)
     try:
         complete = batcher.step()
-    except RuntimeError as found:
+    except kind as found:
         if found is not error:
             raise
         raise AssertionError(
@@ -1014,6 +1135,9 @@ def test_task_3_requests_in_the_engine_fail_with_it_and_the_others_go_on(lab, en
         outcomes(futures), expected, name=f"how each of four has ended, two at a time; step {at} failed"
     )
     check_equal(batcher.stats().failed, 2, name="failed, in the figures")
+    assert not batcher.closed, (
+        "a step has failed, and the batcher takes no more requests: only the loop's end closes it"
+    )
     check_at_rest(batcher, futures)
 
 
@@ -1130,18 +1254,30 @@ def test_task_3_wait_for_work_ends_when_closed_and_no_request_is_left(lab):
 
 def test_task_3_wait_for_work_sleeps_until_something_changes(lab):
     class Bed(threading.Condition):
-        """A thread that sleeps here is woken by a stop."""
+        """A thread that sleeps here is woken for nothing, and then by a stop. A time limit passes at once."""
 
         def wait(self, timeout: float | None = None) -> bool:
             slept.append(True)
-            batcher.closed = True
-            return True
+            batcher.closed = len(slept) > 1
+            return timeout is None
+
+        def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
+            if timeout is None:
+                return super().wait_for(predicate)
+            self.wait(timeout)
+            return predicate()
 
     batcher, slept = batcher_of(lab), list[bool]()
     batcher.changed = Bed()
     found = within(batcher.wait_for_work, "`wait_for_work`")
-    name = "whether `wait_for_work` slept while there was no work, and what it returned once the batcher was closed"
-    check_equal((slept, found), ([True], False), name=name)
+    assert slept, "there is no work, and `wait_for_work` has not slept"
+    assert batcher.closed, (
+        f"no request is there, the batcher is not stopped, and `wait_for_work` has returned {found!r}: a thread may "
+        "be woken for nothing, and then it sleeps again; so it does after a time limit"
+    )
+    assert not found, (
+        f"the batcher was closed, no request is left, and `wait_for_work` has returned {found!r}"
+    )
 
 
 def test_task_3_abandon_ends_all_requests_that_are_left(lab):
@@ -1161,6 +1297,12 @@ def test_task_3_abandon_ends_all_requests_that_are_left(lab):
     check_equal(outcomes(futures), ends, name=name)
     assert futures[1].exception() is own, (
         "an error that a request had already is the one that its caller gets"
+    )
+    closed = [futures[n].exception() for n in (0, 3, 4, 6)]
+    assert all(str(error) for error in closed), "Closed without a text: its text is what a client is told"
+    assert len({id(error) for error in closed}) == len(closed), (
+        "several futures have one and the same exception: each gets a Closed of its own, since each caller's "
+        "`result()` adds its traceback to it"
     )
     assert batcher.closed, "after `abandon` no request is taken: `closed`"
     stats = batcher.stats()
@@ -1183,6 +1325,27 @@ def test_task_3_step_leaves_a_request_the_error_that_it_has_already(lab):
         f"a request that had failed by itself keeps its own error; now it has {tickets[0].error!r}"
     )
     check_engine_failed(lab, [tickets[1].error], error)
+
+
+def test_task_3_abandon_closes_the_door_before_another_thread_can_come_in(lab):
+    open_doors = list[int]()
+
+    class Watching(threading.Condition):
+        """Looks at the door whenever the lock is given back: another thread may submit at that moment."""
+
+        def __exit__(self, *arguments: Any) -> None:
+            if not batcher.closed:
+                open_doors.append(len(batcher.request_queue))
+            super().__exit__(*arguments)
+
+    batcher = batcher_of(lab)
+    batcher.submit(new_request(lab, [1, 9], 4))
+    batcher.changed = Watching()
+    batcher.abandon()
+    assert not open_doors, (
+        "`abandon` has given the lock back before `closed` was set: a request that is submitted just then is taken, "
+        "and its future is never settled"
+    )
 
 
 def test_task_3_abandon_settles_outside_the_lock(lab):
@@ -1280,6 +1443,25 @@ def test_task_3_the_loop_serves_many_callers(lab, engine):
             told[n], wanted(request), name=f"the tokens that `on_token` of request {n} was called with"
         )
     check_equal(batcher.stats().finished, 48, name="finished, in the figures")
+
+
+def test_task_3_a_request_comes_in_while_others_run(lab):
+    """Continuous batching: it doesn't wait until those before it are complete."""
+    batcher, order = batcher_of(lab, watched(lab), seats=2), list[str]()
+
+    def listen(token: int) -> None:
+        if not order:
+            more.append(served.submit(new_request(lab, [8, 8], 2), lambda token: order.append("the second")))
+        order.append("the first")
+
+    more = list[Future[list[int]]]()
+    with Running(batcher) as served:
+        served.wait(served.submit(new_request(lab, [1, 1], 9), listen))
+        served.wait(*more)
+    assert "the second" in order[: order.count("the first")], (
+        "there are two seats, and a request that came at the first token of another has waited until that was "
+        f"complete: the tokens came in the order {order}"
+    )
 
 
 def test_task_3_callers_come_and_go_while_the_engine_makes_a_step(lab):
@@ -1431,11 +1613,13 @@ def test_task_4_each_kind_of_input_becomes_token_ids(lab):
         prompt_read(lab, prompt="abc"), [25, 0, 1, 2, 25], name="a prompt: a user's turn in the chat form"
     )
     check_equal(prompt_read(lab, text="abc"), [0, 1, 2], name="a text: as it stands")
-    for spaced in (" a", "a ", "a\n"):
+    for spaced in (" a", "a ", "a\n", " "):
         expected = Letters().encode_chat([{"role": "user", "content": spaced}])
         check_equal(
             prompt_read(lab, prompt=spaced), expected, name=f"the prompt {spaced!r}: nothing is stripped"
         )
+        expected = Letters().encode(spaced)
+        check_equal(prompt_read(lab, text=spaced), expected, name=f"the text {spaced!r}: nothing is stripped")
     check_equal(prompt_read(lab, ids=[3, 0, V - 1, 3]), [3, 0, V - 1, 3], name="token ids")
     check_equal(
         prompt_read(lab, ids=[]), [], name="an empty list of token ids, which the batcher will refuse"
@@ -1472,6 +1656,23 @@ def test_task_4_a_model_without_a_chat_form_asks_for_a_text(lab):
     )
 
 
+def test_task_4_a_tokenizer_that_fails_is_not_the_clients_mistake(lab):
+    class Failing(Letters):
+        def encode_chat(self, messages: Any) -> list[int]:
+            raise error
+
+    error = ZeroDivisionError("a bad tokenizer")
+    message = message_of(lab, prompt="abc")
+    try:
+        found: Any = service_module(lab).read_prompt(message, Failing())
+    except (ZeroDivisionError, ValueError) as raised:
+        found = raised
+    assert found is error, (
+        f"the tokenizer raised {error!r}, and `read_prompt` made {found!r} of it: only a WeightsError says that the "
+        "model has no chat form"
+    )
+
+
 @pytest.mark.parametrize("ids", [[V], [1, 2, 4_000_000_000], [3, V + 6, 1]], ids=str)
 def test_task_4_an_unknown_token_id_is_refused_by_name(lab, ids):
     error = check_raises(
@@ -1493,10 +1694,24 @@ def test_task_4_what_is_left_out_has_its_default(lab):
     check_equal(request.max_tokens, service_module(lab).MAX_TOKENS, name="max_tokens")
     check_equal(sorted(request.end_ids), [END], name="the end tokens, which are the tokenizer's")
     scores = lab.array(scores_after(17))
+    drawn = set(draws(request.sample, lab))
+    assert len(drawn) == 1, f"without a temperature a request is greedy, and it has drawn {sorted(drawn)}"
     check_equal([request.sample(scores, [4, 2]) for _ in range(5)], [17] * 5, name="five tokens: greedy")
+    first, second = (draws(request_read(lab, temperature=1.5).sample, lab) for _ in range(2))
+    assert first != second, (
+        "two requests without a seed have drawn the same 30 tokens: each has a seed of its own"
+    )
     for count in (1, request.max_tokens + 1, 4000):
         found = request_read(lab, max_tokens=count).max_tokens
         check_equal(found, count, name=f"max_tokens, where a client asks for {count}")
+
+
+def test_task_4_each_end_token_of_the_tokenizer_ends_an_answer(lab):
+    class TwoEnds(Letters):
+        end_ids = (END, 3, 11)
+
+    request = service_module(lab).read_request(message_of(lab, ids=[1]), TwoEnds())
+    check_equal(sorted(request.end_ids), [3, 11, END], name="the end tokens; the tokenizer has three")
 
 
 def draws(sample: Callable[[Any, list[int]], int], lab: Any) -> list[int]:
@@ -1554,6 +1769,7 @@ def test_task_4_each_request_has_a_sampler_of_its_own(lab):
     ("name", "value"),
     [
         ("max_tokens", 0),
+        ("max_tokens", -1),
         ("temperature", -1.0),
         ("temperature", float("nan")),
         ("top_p", 0.0),
@@ -1575,6 +1791,7 @@ def test_task_4_a_value_that_makes_no_sense_is_refused_by_name(lab, name, value)
         ([], [END], "LENGTH"),
         ([END, 5], [END], "LENGTH"),
         ([5], [END, 5], "STOP"),
+        ([END], [END, 5], "STOP"),
         ([5, END], [], "LENGTH"),
         ([END], [END], "STOP"),
     ],
@@ -1709,6 +1926,41 @@ def test_task_5_a_text_is_not_read_while_there_is_no_room_for_its_request(lab):
         assert not read, f"`require_room` raises {error!r}, and the text was read before it was asked"
 
 
+@pytest.mark.parametrize("call", ["Run", "Stream"])
+def test_task_5_a_client_that_leaves_while_its_text_is_read_submits_nothing(lab, call):
+    class Slow(Letters):
+        def encode(self, text: str, control_tokens: bool = True) -> list[int]:
+            loop.call_soon_threadsafe(reading.set)
+            go_on.wait(limit())
+            return super().encode(text, control_tokens)
+
+    go_on = threading.Event()
+
+    async def main() -> tuple[Any, bool, int]:
+        nonlocal loop, reading
+        loop, reading = asyncio.get_running_loop(), asyncio.Event()
+        desk, context = Desk(), Context()
+        service, message = service_of(lab, desk, Slow()), message_of(lab, text="ab")
+        task = asyncio.create_task(
+            service.Run(message, context) if call == "Run" else first_piece(service.Stream(message, context))
+        )
+        try:
+            await first_of(reading.wait(), task)
+            task.cancel()
+            await asyncio.wait([task])
+        finally:
+            go_on.set()
+        return context.ended, task.cancelled(), len(desk.taken)
+
+    loop, reading = None, None
+    found = run_async(main, call)
+    name = (
+        f"a client leaves while its text is read: the status that {call} has ended the call with, whether {call} is "
+        "cancelled, and the requests submitted"
+    )
+    check_equal(found, (None, True, 0), name=name)
+
+
 async def settle(future: Any, output: list[int] | None = None, error: Exception | None = None) -> None:
     """Settle a future as the batcher does: on another thread than the event loop's."""
     if error is None:
@@ -1759,31 +2011,75 @@ def test_task_5_run_gives_the_whole_answer(lab, output, reason):
     check_equal(found, expected, name="text, token ids, reason and prompt tokens of the reply")
 
 
+def test_task_5_the_text_of_an_answer_is_not_stripped(lab):
+    class Spaced(Letters):
+        def decode(self, ids: Any, skip_control_tokens: bool = True) -> str:
+            return super().decode(ids, skip_control_tokens).replace("e", " ")
+
+    async def main() -> str:
+        reply = await service_of(lab, ready([4, 7, 4]), Spaced()).Run(message_of(lab, text="ab"), Context())
+        return str(reply.text)
+
+    name = "the text of Run's reply: what the tokenizer makes of the output, with its spaces"
+    check_equal(run_async(main, "Run"), " h ", name=name)
+
+
 @pytest.mark.parametrize("call", ["Run", "Stream"])
 def test_task_5_an_answer_that_fails_ends_the_call(lab, call):
-    async def main(service: Any, desk: Desk, context: Context, error: Exception) -> None:
+    reasons = list[int]()
+
+    async def main(service: Any, desk: Desk, context: Context, error: Exception, told: bool) -> None:
         async def pieces() -> None:
-            async for _ in await opened(service.Stream(message_of(lab, text="ab"), context)):
-                pass
+            async for piece in await opened(service.Stream(message_of(lab, text="ab"), context)):
+                reasons.append(piece.finish_reason)
 
         running = service.Run(message_of(lab, text="ab"), context) if call == "Run" else pieces()
         task = asyncio.create_task(refused(running))
         await first_of(desk.arrived.wait(), task)
         _, on_token, future = desk.taken[0]
-        await tell(on_token, 3)
+        if told:
+            await tell(on_token, 3)
         await settle(future, error=error)
         await task
 
     closed = lab.ragged.batcher.Closed("stopped before the end")
     cases = ((closed, Code.UNAVAILABLE), (KeyError("x"), Code.INTERNAL), (ValueError("y"), Code.INTERNAL))
-    for error, code in cases:
+    for told, (error, code) in itertools.product((True, False), cases):
         desk, context = Desk(), Context()
-        arguments = service_of(lab, desk), desk, context, error
+        arguments = service_of(lab, desk), desk, context, error, told
         run_async(partial(main, *arguments), f"{call}, whose future has an error,")
-        ended, details = context.ended or (None, "")
-        check_equal(ended, code, name=f"how {call} has ended, after a token, when the future has {error!r}")
-        words = str(error) if error is closed else type(error).__name__
-        assert words in details, f"the details should say {words!r}; they are {details!r}"
+        ended, details = context.ended or ("no status, as if it were a success", "")
+        when = "after a token" if told else "before the first token"
+        check_equal(ended, code, name=f"how {call} has ended, when the future has {error!r} {when}")
+        for words in [str(error)] if error is closed else [type(error).__name__, str(error)]:
+            assert words in details, f"the details should say {words!r}; they are {details!r}"
+    assert not any(reasons), (
+        "an answer has failed, and a piece of Stream had a finish_reason before that: its client takes half an "
+        "answer for a whole one"
+    )
+
+
+@pytest.mark.parametrize("call", ["Run", "Stream"])
+def test_task_5_a_tokenizer_that_fails_does_not_end_a_call_as_a_success(lab, call):
+    class Failing(Letters):
+        def decode(self, ids: Any, skip_control_tokens: bool = True) -> str:
+            raise ZeroDivisionError("a bad tokenizer")
+
+    async def main() -> None:
+        service, message = service_of(lab, ready([7, 4]), Failing()), message_of(lab, text="ab")
+        if call == "Run":
+            await service.Run(message, context)
+            return
+        async for _ in await opened(service.Stream(message, context)):
+            pass
+
+    context = Context()
+    with contextlib.suppress(ZeroDivisionError, Aborted):
+        run_async(main, call)
+        raise AssertionError(
+            f"an output could not be decoded, and {call} has ended as if its answer were whole: an error must come "
+            "out of the call, or `abort` must end it"
+        )
 
 
 async def tell(on_token: Callable[[int], Any] | None, token: int) -> None:
@@ -1828,9 +2124,9 @@ def ready(output: list[int]) -> Desk:
     class Ready(Desk):
         def submit(self, request: Any, on_token: Callable[[int], None] | None = None) -> Any:
             future = super().submit(request, on_token)
-            assert on_token is not None, "Stream has submitted its request without an `on_token`"
             for token in output:
-                on_token(token)
+                if on_token is not None:
+                    on_token(token)
             future.set_result(output)
             return future
 

@@ -93,8 +93,8 @@ class Batcher:
 
         Raises:
             ValueError: the request can't ever run here; the message says why.
-            QueueFull: ``max_queue`` requests are waiting.
-            Closed: the batcher was stopped.
+            Closed: the batcher was stopped, also when the queue is full; the message is ``CLOSED``.
+            QueueFull: ``max_queue`` requests are waiting; the message is ``FULL`` with that number.
         """
         reason = self.core.refusal(request)
         if reason is not None:
@@ -213,7 +213,7 @@ class Batcher:
                 self.settle(ticket)
 
     def abandon(self) -> None:
-        """Take no more requests, and let those that are left end: with an error that they have, or with Closed."""
+        """Take no more requests. Each that is left ends with its error, or a Closed of its own that has a text."""
         with self.changed:
             self.closed = True
             waiting = list(self.request_queue)

@@ -145,7 +145,7 @@ class TinyLlmService(pb_grpc.TinyLlmServicer):
         """Wait for an answer. If this coroutine is cancelled, so is the future.
 
         An answer that fails ends the call: with UNAVAILABLE and the error's text when the batcher was stopped,
-        otherwise with INTERNAL and the name of the error's type, since the client has done nothing wrong.
+        otherwise with INTERNAL, the name of the error's type and its text, since the client has done nothing wrong.
         """
         try:
             return await asyncio.wrap_future(future)

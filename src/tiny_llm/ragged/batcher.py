@@ -93,8 +93,8 @@ class Batcher:
 
         Raises:
             ValueError: the request can't ever run here; the message says why.
-            QueueFull: ``max_queue`` requests are waiting.
-            Closed: the batcher was stopped.
+            Closed: the batcher was stopped, also when the queue is full; the message is ``CLOSED``.
+            QueueFull: ``max_queue`` requests are waiting; the message is ``FULL`` with that number.
         """
         raise NotImplementedError("Week 3 Day 7 Task 2: Through the door")
 
@@ -155,7 +155,7 @@ class Batcher:
         raise NotImplementedError("Week 3 Day 7 Task 3: The loop")
 
     def abandon(self) -> None:
-        """Take no more requests, and let those that are left end: with an error that they have, or with Closed."""
+        """Take no more requests. Each that is left ends with its error, or a Closed of its own that has a text."""
         raise NotImplementedError("Week 3 Day 7 Task 3: The loop")
 
     def settle(self, ticket: Ticket) -> None:
