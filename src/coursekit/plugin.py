@@ -19,6 +19,7 @@ from coursekit.errors import CourseError
 from coursekit.lab import Lab
 from coursekit.manifest import ManifestError, Task
 from coursekit.paths import PACKAGES, ROOT_VARIABLE, Course
+from coursekit.running.drawn import DrawnExamples
 from coursekit.running.failures import Failure, Places, describe
 from coursekit.running.import_path import Impl, choose_implementation, choose_triton
 from coursekit.running.journal import Journal, journal_of, open_faults
@@ -80,9 +81,9 @@ def pytest_configure(config: pytest.Config) -> None:
         keep_to(config.option.coursekit_memory, faults)
     limits = TimeLimits(config, course, faults)
     tasks = TaskPlugin(config, course, lab, limits)
-    others = {"no-way-out": NoWayOut(tasks.places), "shortcuts": Shortcuts(tasks.places, tasks.task_of)}
-    for name, plugin in {"tasks": tasks, "limits": limits, **others}.items():
-        config.pluginmanager.register(plugin, f"coursekit-{name}")
+    others = (NoWayOut(tasks.places), Shortcuts(tasks.places, tasks.task_of), DrawnExamples())
+    for plugin in (tasks, limits, *others):
+        config.pluginmanager.register(plugin, f"coursekit-{type(plugin).__name__}")
 
 
 @pytest.hookimpl(trylast=True)

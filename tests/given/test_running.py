@@ -60,9 +60,10 @@ def test_a_table_lists_pages_in_order_and_is_filled_up_with_the_null_page():
 
 def engine(max_running: int = 2) -> PagedBatch:
     """An engine for requests of up to 12 tokens, which never runs its model."""
-    runner: Any = SimpleNamespace(
-        pool=SimpleNamespace(page_size=4), model=SimpleNamespace(config=SimpleNamespace(max_positions=20))
+    model = SimpleNamespace(
+        config=SimpleNamespace(max_positions=20), embedding=SimpleNamespace(weight=torch.zeros(10, 1))
     )
+    runner: Any = SimpleNamespace(pool=SimpleNamespace(page_size=4), model=model)
     return PagedBatch(runner, PageAllocator(4), max_running, chunk_size=8)
 
 

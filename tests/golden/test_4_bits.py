@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from rich.console import Console
 
 from coursekit.checking.memory import held_bytes
 from coursekit.paths import Course
@@ -15,7 +14,7 @@ from programs.stages import find_stages
 
 @pytest.fixture(scope="module")
 def loaded() -> LoadedModel:
-    return load(MODEL, "float32", "cpu", Console(stderr=True), bits=4, matmul="kernel")
+    return load(MODEL, "float32", "cpu", bits=4, matmul="kernel")
 
 
 @pytest.mark.timeout(600)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from rich.console import Console
 
 from coursekit.paths import Course
 from programs.golden import load_golden
@@ -14,7 +13,7 @@ from programs.stages import STAGES, Stage
 
 @pytest.fixture(scope="module")
 def loaded() -> LoadedModel:
-    return load(MODEL, "float32", "cpu", Console(stderr=True))
+    return load(MODEL, "float32", "cpu")
 
 
 @pytest.mark.timeout(600)

@@ -7,6 +7,10 @@ class TimedOut(BaseException):
     """The test ran longer than it may, in seconds."""
 
 
+class StubReached(BaseException):
+    """A test with drawn examples reached a stub: the cause."""
+
+
 class CodeLeft(Exception):
     """The learner's code left the test by a call that is the tests' own, such as `pytest.skip`: the cause."""
 

@@ -12,7 +12,7 @@ import pytest
 
 from coursekit.checking.comparison import CheckFailed
 from coursekit.running import compiler_errors
-from coursekit.running.early_ends import CodeInterrupted, CodeLeft, TimedOut
+from coursekit.running.early_ends import CodeInterrupted, CodeLeft, StubReached, TimedOut
 from coursekit.running.memory_limit import GROWS, is_out_of_memory, shown
 from coursekit.running.stubs import Stub, chain, reached_stub
 from coursekit.task_state import TaskState
@@ -125,7 +125,7 @@ def describe(
     error: BaseException, places: Places, test: Path | None = None, memory: int | None = None
 ) -> Failure:
     """Say what ``error``, raised in a test of the file ``test``, means; ``memory`` is the bytes that it may take."""
-    if isinstance(error, CodeLeft | CodeInterrupted) and error.__cause__ is not None:
+    if isinstance(error, CodeLeft | CodeInterrupted | StubReached) and error.__cause__ is not None:
         left, error = isinstance(error, CodeLeft), error.__cause__
         frames = traceback.extract_tb(error.__traceback__)
         if left:
@@ -141,8 +141,10 @@ def describe(
         [f for link in links for f in traceback.extract_tb(link.__traceback__)]
     )
     failed = isinstance(error, pytest.fail.Exception)  # how pytest.raises says that nothing was raised
-    if isinstance(error, TimedOut):
-        lines = [f"ran longer than {error.args[0]:g} s and was stopped: is there a loop that never ends?"]
+    # Hypothesis, interrupted while it draws an example again, complains of the drawing instead.
+    timed_out = next((link for link in chain(error) if isinstance(link, TimedOut)), None)
+    if timed_out is not None:
+        lines = [f"ran longer than {timed_out.args[0]:g} s and was stopped: is there a loop that never ends?"]
         message = "\n".join(lines + _place(error, frames, places))
         return Failure(TaskState.CRASHED, message, line=line, ends_task=True)
     if failed or (isinstance(error, AssertionError) and _raised_by_test(frames, places, interpreted)):
