@@ -401,6 +401,19 @@ def test_task_3_a_layer_multiplies_in_the_way_that_it_is_given(lab):
     check_untouched(kept, np.arange(120.0).reshape(3, 40), name=name)
 
 
+def test_task_3_no_float_copy_of_the_matrix_is_kept(lab):
+    quantized = lab.quantize.quantize(lab.array(weights("signed", 128, 192)))
+    multiply = lab.quantize.QuantizedLinear(quantized)
+    for _ in range(2):
+        multiply(lab.array(np.ones((2, 192))))
+    in_float32 = 128 * 192 * 4
+    kept = held_bytes(multiply)
+    assert kept < in_float32 / 4, (
+        f"after two calls the layer holds {kept} bytes; its 4-bit matrix takes {quantized.nbytes}, a float32 copy "
+        f"{in_float32}: dequantize for the call and keep nothing"
+    )
+
+
 def test_task_3_each_call_reads_the_matrix_anew(lab):
     quantized = lab.quantize.quantize(lab.array(weights("signed", 40, 96)))
     multiply, x = lab.quantize.QuantizedLinear(quantized), np.ones((2, 96))
@@ -414,17 +427,4 @@ def test_task_3_each_call_reads_the_matrix_anew(lab):
         rtol=1e-5,
         atol=2e-5,
         suspects={"a float copy of the matrix was kept from an earlier call": before},
-    )
-
-
-def test_task_3_no_float_copy_of_the_matrix_is_kept(lab):
-    quantized = lab.quantize.quantize(lab.array(weights("signed", 128, 192)))
-    multiply = lab.quantize.QuantizedLinear(quantized)
-    for _ in range(2):
-        multiply(lab.array(np.ones((2, 192))))
-    in_float32 = 128 * 192 * 4
-    kept = held_bytes(multiply)
-    assert kept < in_float32 / 4, (
-        f"after two calls the layer holds {kept} bytes; its 4-bit matrix takes {quantized.nbytes}, a float32 copy "
-        f"{in_float32}: dequantize for the call and keep nothing"
     )
