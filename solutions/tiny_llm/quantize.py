@@ -152,6 +152,6 @@ class QuantizedLinear:
         self.bias = bias
 
     def __call__(self, x: Tensor) -> Tensor:
-        """[..., in] → [..., out], in the dtype of ``x``."""
+        """[..., in] → [..., out], in the dtype of ``x``. What the backend returns is only read: it may keep it."""
         y = self.multiply(x)
         return y if self.bias is None else y + self.bias

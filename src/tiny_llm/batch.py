@@ -97,8 +97,8 @@ def prefill_step(
     """Bring a request one step closer to its slot: a chunk, and with the last chunk a slot.
 
     The last chunk brings a token, and the next token must follow at once: so the last chunk waits while no slot is
-    idle. After it, the prefill has no caches any more (``[]``): the slot alone holds them, or, if the request has
-    finished, nothing does.
+    idle, also that of a request that wants one token only. After it, the prefill has no caches any more (``[]``): the
+    slot alone holds them, or, if the request has finished, nothing does.
 
     Returns:
         the prefill, if it needs another step; None if its request has a slot now, or has finished without one.

@@ -136,5 +136,5 @@ class QuantizedLinear:
         self.bias = bias
 
     def __call__(self, x: Tensor) -> Tensor:
-        """[..., in] → [..., out], in the dtype of ``x``."""
+        """[..., in] → [..., out], in the dtype of ``x``. What the backend returns is only read: it may keep it."""
         raise NotImplementedError("Week 2 Day 2 Task 3: A linear layer on 4 bits")

@@ -14,6 +14,8 @@ from shared.numbers import normal
 
 from coursekit.checking.comparison import CheckFailed
 
+from .scripted import check_stops
+
 # No two sizes are equal, and H·D is not E, so that a mixed-up axis can't pass.
 E, H, HKV, D, F, V, LAYERS = 20, 6, 2, 8, 28, 37, 3
 MAX_POSITIONS = 40
@@ -194,6 +196,7 @@ class TracingModel:
         B, L = shape
         if isinstance(positions, (slice, list)):
             rows = positions if isinstance(positions, list) else [positions] * B
+            check_stops(rows)
             runs = [list(range(row.start or 0, row.stop)) for row in rows]
         else:
             runs = np.broadcast_to(self.lab.numpy(positions), shape).tolist()

@@ -13,7 +13,7 @@ KINDS = {
     "narrow": "weights so far from 0 that float16 rounds their minimum by more than a step",
     "constant": "groups of equal weights among others",
 }
-CONSTANT = (0.0, 0.7, -3.1, 1e-3)
+CONSTANT = (0.0, 0.7, -3.1, 1e-3, 2049.0)  # the last one, float16 rounds by 1
 
 
 def weights(kind: str, rows: int, width: int) -> np.ndarray:

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from .scripted import check_stops
+
 V = 29
 LAYERS = 2
 
@@ -150,6 +152,7 @@ class ReadingModel:
         B, L = shape
         if isinstance(positions, slice | list):
             rows = positions if isinstance(positions, list) else [positions] * B
+            check_stops(rows)
             runs = [list(range(row.start or 0, row.stop)) for row in rows]
         else:
             runs = np.broadcast_to(self.lab.numpy(positions), shape).tolist()

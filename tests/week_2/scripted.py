@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -71,12 +71,20 @@ class CachingModel(ScriptedModel):
     def _locate(self, positions: Any, count: int) -> None:
         """The new tokens stand behind those that the caches hold."""
         row = positions[0] if isinstance(positions, list) else positions
+        check_stops([row])
         places = list(range(row.start or 0, row.stop)) if isinstance(row, slice) else self.lab.numpy(row)
         expected = list(range(len(self.known), len(self.known) + count))
         assert [int(place) for place in np.ravel(places)] == expected, (
             f"the caches hold {len(self.known)} tokens, so the next stand at {_span(expected)}; "
             f"the positions given are {_span([int(place) for place in np.ravel(places)])}"
         )
+
+
+def check_stops(positions: Iterable[Any]) -> None:
+    """Check that each slice says where it stops."""
+    for row in positions:
+        stops = not isinstance(row, slice) or row.stop is not None
+        assert stops, f"the positions are {row}: a slice of positions needs a stop"
 
 
 def _span(places: list[int]) -> str:

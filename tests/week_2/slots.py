@@ -123,7 +123,7 @@ class Rows:
             "S is one column too large: it is the greatest length": lambda: aligned(parts, S + 1),
             "the rows are aligned on the left": lambda: aligned(parts, S, left=True),
             "the rows of idle slots were not ignored": with_idle_rows,
-            "the padding isn't zeros but uninitialized memory": with_its_padding,
+            "the padding isn't zeros but what was in memory before": with_its_padding,
         }
         columns = max(self.lengths)
         if columns < L:

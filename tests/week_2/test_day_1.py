@@ -161,16 +161,18 @@ def test_task_1_there_is_room_to_spare_but_not_without_end(lab, capacity):
     check_equal(cache.values.shape[2], 2 * cache.first_capacity, name="the capacity after one token too many")
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("length", [3, 64, 70])
-def test_task_1_the_cache_keeps_nothing_of_the_callers_arrays(lab, length):
-    keys, values = tokens(length)
+def test_task_1_the_cache_keeps_nothing_of_the_callers_arrays(lab, length, dtype):
+    keys, values = (np.round(part * 8) / 8 for part in tokens(length))
     cache = cache_of(lab)
-    given_keys, given_values = lab.array(keys), lab.array(values)
+    given_keys, given_values = lab.array(keys, dtype), lab.array(values, dtype)
     actual = cache.append(given_keys, given_values)
     given_keys[...] = float("nan")
     given_values[...] = float("nan")
     when = ", after the caller has filled its own arrays with NaN,"
-    check_holds(actual, keys, values, when=when, nan="the caller's arrays are the storage: copy them into it")
+    theirs = "the caller's arrays are the storage: copy them into it"
+    check_holds(actual, keys, values, when=when, dtype=dtype, nan=theirs)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
@@ -181,6 +183,9 @@ def test_task_1_the_storage_has_the_dtype_of_the_keys(lab, dtype):
         part = slice(start, stop)
         actual = cache.append(lab.array(keys[:, :, part], dtype), lab.array(values[:, :, part], dtype))
         check_holds(actual, keys[:, :, :stop], values[:, :, :stop], dtype=dtype)
+        for name, storage in (("keys", cache.keys), ("values", cache.values)):
+            found = lab.dtype(storage)
+            assert found == dtype, f"the storage of the {name} is {found}, the {name} are {dtype}"
 
 
 @pytest.mark.parametrize("held", [0, 3, 4])

@@ -263,6 +263,20 @@ def test_task_2_weights_of_other_dtypes_are_quantized_in_float32(lab, dtype):
         )
 
 
+def test_task_2_what_only_float64_tells_apart_is_equal_in_float32(lab):
+    weight = 60 + np.linspace(0, 1e-6, 32)[None]
+    quantized = lab.quantize.quantize(lab.array(weight, "float64"))
+    check(
+        quantized.scales,
+        np.zeros((1, 1)),
+        name="the scale of float64 weights that float32 rounds to 60",
+        dtype="float16",
+        rtol=0,
+        atol=0,
+    )
+    check(quantized.nibbles, np.zeros((1, 1, 16), int), name="the nibbles", dtype="uint8")
+
+
 @pytest.mark.parametrize("group_size", [0, -4, 1, 2, 6, 36, 64, 192])
 def test_task_2_a_group_size_that_does_not_fit_is_refused(lab, group_size):
     weight = lab.array(weights("signed", 2, 96))
@@ -364,12 +378,12 @@ def test_task_3_the_outputs_have_the_dtype_of_the_inputs(lab, dtype):
 
 def test_task_3_a_layer_multiplies_in_the_way_that_it_is_given(lab):
     quantized = lab.quantize.quantize(lab.array(weights("signed", 40, 96)))
-    seen = []
+    seen, kept = [], lab.array(np.arange(120.0).reshape(3, 40))
 
     def way(weight: Any) -> Any:
         def multiply(x: Any) -> Any:
             seen.append(x)
-            return lab.array(np.arange(120.0).reshape(3, 40))
+            return kept
 
         return multiply
 
@@ -383,6 +397,8 @@ def test_task_3_a_layer_multiplies_in_the_way_that_it_is_given(lab):
     )
     assert len(seen) == 1, f"the given matmul was called {len(seen)} times for one call of the layer"
     assert seen[0] is x, "the given matmul should get x as it is"
+    name = "the array that the given matmul returned and may have kept"
+    check_untouched(kept, np.arange(120.0).reshape(3, 40), name=name)
 
 
 def test_task_3_no_float_copy_of_the_matrix_is_kept(lab):
@@ -395,4 +411,20 @@ def test_task_3_no_float_copy_of_the_matrix_is_kept(lab):
     assert kept < in_float32 / 4, (
         f"after two calls the layer holds {kept} bytes; its 4-bit matrix takes {quantized.nbytes}, a float32 copy "
         f"{in_float32}: dequantize for the call and keep nothing"
+    )
+
+
+def test_task_3_each_call_reads_the_matrix_anew(lab):
+    quantized = lab.quantize.quantize(lab.array(weights("signed", 40, 96)))
+    multiply, x = lab.quantize.QuantizedLinear(quantized), np.ones((2, 96))
+    before = lab.numpy(multiply(lab.array(x)))
+    quantized.nibbles[...] = 0  # every weight is now its group's minimum
+    check(
+        multiply(lab.array(x)),
+        np.tile(32 * lab.numpy(quantized.minima).astype(float).sum(axis=1), (2, 1)),
+        name="the outputs, after the caller has set all codes of its matrix to 0",
+        axes="rows out",
+        rtol=1e-5,
+        atol=2e-5,
+        suspects={"a float copy of the matrix was kept from an earlier call": before},
     )

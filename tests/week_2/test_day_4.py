@@ -125,6 +125,8 @@ def test_task_1_the_result_can_be_asked_for_after_every_tile(lab):
 def test_task_1_before_the_first_key_the_result_is_zeros(lab):
     state = lab.flash_attention.OnlineSoftmax.empty(lab.array(np.ones((2, 4, 5))))
     check(state.result(), np.zeros((2, 4, 5)), name="the result before any key", axes="heads rows D")
+    name = "total, when the result was asked for before any key (it must leave the state as it is)"
+    check(state.total, np.zeros((2, 4, 1)), name=name, axes="heads rows 1")
 
 
 @pytest.mark.parametrize("hidden", [slice(0, 3), slice(3, 6), slice(6, 9)], ids=["first", "middle", "last"])

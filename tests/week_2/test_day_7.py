@@ -409,6 +409,19 @@ def test_task_3_the_last_chunk_of_a_request_with_an_output_waits_too(lab, chunk_
     check_equal(request.output, expected, name="its output, after two decodes")
 
 
+def test_task_3_a_request_that_wants_one_token_waits_too(lab):
+    model = ReadingModel(lab)
+    batch, slots, others = seated(lab, model, 1, (0,))
+    request = new_request(lab, prompt_of(4), 1)
+    prefill = lab.batch.Prefill(request, model)
+    still = lab.batch.prefill_step(batch, slots, prefill, None)
+    assert still is prefill, (
+        f"no slot was idle, and prefill_step returned {still!r}, not the prefill: the last chunk waits, also that of "
+        "a request that will finish with it"
+    )
+    check_equal((slots, request.output), ([others[0]], []), name="the slots and the output, while it waits")
+
+
 @pytest.mark.parametrize("ending", ["end token", "max_tokens", "positions"])
 @pytest.mark.parametrize("taken", [(), (1,)], ids=["slots idle", "one slot taken"])
 def test_task_3_a_request_that_finishes_with_its_first_token_never_takes_a_slot(lab, ending, taken):
@@ -525,6 +538,14 @@ def many(lab: Any) -> list[Any]:
     ]
 
 
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_task_4_the_requests_may_be_a_list_or_a_tuple(lab, kind):
+    requests = [new_request(lab, prompt_of(n), 2) for n in (3, 5, 2)]
+    outputs = generate(lab, ReadingModel(lab), kind(requests), 2, 4)
+    expected = [alone(request.prompt_ids, 2) for request in requests]
+    check_equal(outputs, expected, name=f"the outputs of three requests in a {kind.__name__}")
+
+
 @pytest.mark.parametrize("chunk_size", [1, 4, 128, None])
 @pytest.mark.parametrize("max_slots", [1, 2, 5, 12])
 def test_task_4_every_request_gets_what_it_gets_alone_in_the_order_given(lab, max_slots, chunk_size):
@@ -604,17 +625,22 @@ def test_task_4_the_observer_gets_a_list_of_its_own(lab):
 
 
 def test_task_4_the_slots_and_chunks_are_5_and_128_unless_told(lab):
-    requests, model = many(lab), ReadingModel(lab, max_positions=300)
-    requests[1] = new_request(lab, prompt_of(129), 2)
+    requests = [new_request(lab, prompt_of(129 if i == 1 else 3, seed=i), 12) for i in range(8)]
+    model = ReadingModel(lab, max_positions=300)
     lab.batch.batch_generate(model, requests)
     check_equal(max(stop - start for start, stop in model.chunks), 128, name="the longest chunk")
-    assert all(slot < 5 for busy in model.decodes for slot in busy), "more than 5 slots"
+    most = max(len(busy) for busy in model.decodes)
+    check_equal(most, 5, name="the most requests decoded together, of 8 that want 12 tokens each")
 
 
 def test_task_4_nothing_to_do(lab):
     model = ReadingModel(lab)
     check_equal(lab.batch.batch_generate(model, []), [], name="the outputs of no requests")
-    check_equal(generate(lab, model, [new_request(lab, [1], 0)]), [[]], name="the output for max_tokens 0")
+    nothing = new_request(lab, [1], 0)
+    check_equal(generate(lab, model, [nothing]), [[]], name="the output for max_tokens 0")
+    check_equal(
+        nothing.error, None, name="the error of a request for no tokens, which is finished, not refused"
+    )
     check_equal(model.runs, [], name="runs of the model, with no token to produce")
 
 
@@ -838,16 +864,22 @@ def test_task_4_after_an_error_no_cache_is_left_and_the_requests_can_go_on(lab, 
         if calls.count(place) == after + 1 and place == where:
             raise raised
 
-    def sample(logits: Any, token_ids: Any) -> int:
-        fail_at("sampler")
-        return int(np.argmax(lab.numpy(logits)))
+    chosen: dict[Any, list[int]] = {request: [] for request in requests}
+
+    def noting(request: Any) -> Any:
+        def sample(logits: Any, token_ids: Any) -> int:
+            fail_at("sampler")
+            chosen[request].append(int(np.argmax(lab.numpy(logits))))
+            return chosen[request][-1]
+
+        return sample
 
     def hidden(*arguments: Any) -> Any:
         fail_at("model")
         return model.hidden(*arguments)
 
     for request in requests:
-        request.sample = sample
+        request.sample = noting(request)
     fragile = SimpleNamespace(
         config=model.config, embedding=model.embedding, hidden=hidden, logits=model.logits
     )
@@ -861,6 +893,8 @@ def test_task_4_after_an_error_no_cache_is_left_and_the_requests_can_go_on(lab, 
     got = [request.output for request in requests]
     begun_well = [wanted[: len(output)] for output, wanted in zip(got, expected, strict=True)]
     check_equal(got, begun_well, name="the outputs after the error, against their beginnings without one")
+    name = "the outputs after the error, against the tokens that were chosen before it: they are kept"
+    check_equal(got, list(chosen.values()), name=name)
     check_equal(generate(lab, model, requests, 3, 4), expected, name="the outputs of a second call")
 
 
