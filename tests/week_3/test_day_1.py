@@ -252,7 +252,7 @@ def test_task_2_balanced_books_pass_and_stay_as_they_are(lab):
     pages = allocator.allocate(8)
     allocator.check()
     allocator.share(pages[2:5])
-    allocator.free(pages[:4])
+    allocator.free([*pages[:4], *pages[6:]])
     allocator.free_pages.sort()
     allocator.free_pages.append(allocator.free_pages.pop(0))  # neither upwards nor downwards
     before, order = books(allocator), list(allocator.free_pages)
