@@ -69,7 +69,7 @@ class RaggedModel:
         """Scores [..., V] for states [..., 2]."""
         states = self.lab.numpy(hidden)
         self.head_rows.append(states.size // 2)
-        assert states.size, "no row was sent through the head"
+        assert states.size, "the head ran, but on no row: where no request samples, it must not run"
         rows = [scores_after(int(state[0])) for state in states.reshape(-1, 2)]
         return self.lab.array(np.array(rows).reshape(*states.shape[:-1], V))
 

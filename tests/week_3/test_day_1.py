@@ -252,8 +252,9 @@ def test_task_2_balanced_books_pass_and_stay_as_they_are(lab):
     pages = allocator.allocate(8)
     allocator.check()
     allocator.share(pages[2:5])
-    allocator.free(pages[:4])
-    allocator.free_pages.sort(reverse=True)
+    allocator.free([*pages[:4], *pages[6:]])
+    allocator.free_pages.sort()
+    allocator.free_pages.append(allocator.free_pages.pop(0))  # neither upwards nor downwards
     before, order = books(allocator), list(allocator.free_pages)
     allocator.check()
     check_equal(books(allocator), before, name="what the allocator knows after check()")
@@ -416,6 +417,13 @@ def test_task_3_what_was_gathered_is_a_copy(lab):
         atol=0,
         nan="what was gathered changed with the pool",
     )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_task_3_what_was_gathered_has_the_dtype_of_the_pool(lab, dtype):
+    pool, *_ = filled(lab, 3, dtype)
+    gathered = pool.gather(1, lab.array([6, 4]))
+    check_equal([lab.dtype(part) for part in gathered], [dtype] * 2, name="the dtypes of keys, values")
 
 
 @sizes_of_pages

@@ -197,17 +197,19 @@ def test_task_1_a_request_may_be_pushed_while_no_page_is_free(lab):
 
 
 def test_task_1_complete_is_a_request_with_all_its_tokens(lab):
-    state = state_of(lab, seats=7, limit=12)
+    state = state_of(lab, seats=8, limit=12)
     seat(lab, state, prompt_of(4), 3, computed=6, output=[5, 6, 7])
     seat(lab, state, prompt_of(4), 3, computed=5, output=[5, 6])
     seat(lab, state, prompt_of(4), 3, computed=4, output=[9], end_ids=(9,))
     seat(lab, state, [1, 9], 3, computed=1, end_ids=(9,))
     seat(lab, state, prompt_of(10), 30, computed=11, output=[5, 6])
     seat(lab, state, prompt_of(10), 30, computed=10, output=[5])
+    seat(lab, state, prompt_of(3), 3, computed=5, output=[5, 6])
     before = books(state)
     name = "which seats are complete: 3 of 3 tokens, 2 of 3, an end token, one in the prompt, 12 of 12 positions, "
-    expected = [True, False, True, False, True, False, False]
-    check_equal(state.completed_mask(), expected, name=name + "11 of 12, an idle seat")
+    expected = [True, False, True, False, True, False, False, False]
+    name += "11 of 12, 2 of 3 tokens and none due, an idle seat"
+    check_equal(state.completed_mask(), expected, name=name)
     check_equal(books(state), before, name="what is known after `completed_mask`")
     check_equal(state_of(lab).completed_mask(), [False] * 3, name="which of three idle seats are complete")
 
@@ -933,6 +935,8 @@ def test_task_3_after_an_error_in_a_sampler_requests_leave_and_come_again(lab, e
     requests = push_all(lab, core, ((5, 1), (4, 2), (3, 3)))
     requests[1].sample = sample
     stops(core.step, error, "a step in which a sampler fails")
+    name = "which requests are in the engine after a sampler failed; `abort` takes them out, not `step`"
+    check_equal(numbers(core.requests, requests), [0, 1, 2], name=name)
     core.abort(core.requests)
     check_idle(core.state, when="after the sampler failed and all requests were aborted")
     wanted = wanted_of(requests)
