@@ -19,7 +19,7 @@ class CountingModel:
 
     def __init__(self) -> None:
         self.config = SimpleNamespace(max_positions=8192)
-        self.embedding = SimpleNamespace(weight=torch.zeros(1, 1))
+        self.embedding = SimpleNamespace(weight=torch.zeros(10, 1))
         self.rows: list[int] = []
 
     def hidden(self, tokens: torch.Tensor, positions: slice) -> torch.Tensor:

@@ -32,7 +32,7 @@ class CountingModel:
 
     def __init__(self) -> None:
         self.config = SimpleNamespace(max_positions=64, num_layers=1)
-        self.embedding = SimpleNamespace(weight=torch.zeros(1, 1))
+        self.embedding = SimpleNamespace(weight=torch.zeros(10, 1))
         self.runs: list[tuple[list[int | None], int]] = []
 
     def hidden(self, tokens: torch.Tensor, positions: slice | list[slice], caches: Any) -> torch.Tensor:

@@ -152,7 +152,7 @@ def measure() -> list[tuple[int, int, int]]:
 
     model = SimpleNamespace(
         config=SimpleNamespace(num_layers=1, max_positions=8192),
-        embedding=SimpleNamespace(weight=torch.zeros(1, 1)),
+        embedding=SimpleNamespace(weight=torch.zeros(10, 1)),
         hidden=hidden,
         logits=lambda states: torch.zeros(*states.shape[:-1], 2),
     )

@@ -113,7 +113,7 @@ def history() -> tuple[list[int], list[int]]:
 
     model: Any = SimpleNamespace(
         config=CONFIG,
-        embedding=SimpleNamespace(weight=torch.zeros(1, 1)),
+        embedding=SimpleNamespace(weight=torch.zeros(10, 1)),
         hidden=hidden,
         logits=lambda hidden: torch.zeros(*hidden.shape[:-1], 10),
     )

@@ -44,7 +44,7 @@ def runner() -> ModelRunner:
     """A model that always says 0, and computes nothing."""
     model: Any = SimpleNamespace(
         config=SimpleNamespace(num_layers=1, num_kv_heads=1, head_dim=1, max_positions=64),
-        embedding=SimpleNamespace(weight=torch.zeros(1, 1)),
+        embedding=SimpleNamespace(weight=torch.zeros(10, 1)),
         hidden=lambda tokens, positions, caches: torch.zeros(*tokens.shape, 1),
         logits=lambda hidden: torch.zeros(*hidden.shape[:-1], 10),
     )
