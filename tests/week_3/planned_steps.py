@@ -27,9 +27,7 @@ class InLine:
 
     def __str__(self) -> str:
         kind = "a decode" if self.decodes else f"{self.due} due"
-        return (
-            f"seat {self.seat} ({kind}; {self.computed} computed; {self.held} held, at most {self.most}"
-        )
+        return f"seat {self.seat} ({kind}; {self.computed} computed; {self.held} held, at most {self.most}"
 
 
 def line_of(state: Any) -> list[InLine]:
