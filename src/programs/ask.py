@@ -96,7 +96,7 @@ class Answer:
         if not self._begun:
             return
         print(flush=True)
-        unfinished = {
+        unfinished: dict[int, str] = {
             pb.FINISH_REASON_LENGTH: " · cut off at --max-tokens, or where the model's positions end",
             pb.FINISH_REASON_UNSPECIFIED: " · broken off",
         }

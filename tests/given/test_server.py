@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
 import socket
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import Any
@@ -51,14 +51,17 @@ def test_a_message_that_is_too_long_is_never_read(lab, monkeypatch):
 
     monkeypatch.setattr(Letters, "encode", encode)
 
+    def texts(field: str, length: int) -> dict[str, Any]:
+        return {field: "é" * length}
+
     async def scenario(client: Loopback) -> None:
         most = 63 * Letters.longest_token
         for field in ("prompt", "text"):
-            code, details = await client.status(client.run(**{field: "é" * (most + 1)}))
+            code, details = await client.status(client.run(**texts(field, most + 1)))
             check_equal(code, Code.INVALID_ARGUMENT, name=f"the status of a {field} of {most + 1} characters")
             assert f"{most + 1} characters; at most {most} fit" in details
             assert not read
-            check_equal((await client.status(client.run(**{field: "é" * most})))[0], Code.OK)
+            check_equal((await client.status(client.run(**texts(field, most))))[0], Code.OK)
             assert len(read.pop()) == most
         code, details = await client.status(client.run(ids=[1] * 64))
         check_equal((code, "64 tokens; at most 63" in details), (Code.INVALID_ARGUMENT, True))
@@ -100,7 +103,7 @@ def test_a_prompt_with_a_token_that_the_model_does_not_have_never_reaches_it(lab
     batcher = batcher_of(lab, core=ENGINES[engine](lab))
     for prompt in ([token], [1, token, 2]):
         name = f"a prompt {prompt}, where ids go from 0 to {V - 1}"
-        error = check_raises(ValueError, lambda p=prompt: batcher.submit(new_request(lab, p, 3)), name=name)
+        error = check_raises(ValueError, partial(batcher.submit, new_request(lab, prompt, 3)), name=name)
         assert repr(token) in str(error), f"{name}: {error}"
     batcher.submit(new_request(lab, [0, V - 1], 3))
     assert len(batcher.request_queue) == 1
@@ -226,8 +229,7 @@ def test_a_port_that_is_taken_is_one_error_without_lines_of_grpc(lab, capfd):
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         error = check_raises(OSError, lambda: asyncio.run(main()), name="`start` on a port that is taken")
-        text = f"can't listen on 127.0.0.1:{taken.getsockname()[1]}: {os.strerror(error.errno or 98)}"
-    assert str(error).startswith(text.partition(": ")[0])
+        assert str(error).startswith(f"can't listen on 127.0.0.1:{taken.getsockname()[1]}")
     assert capfd.readouterr().err == ""
 
 

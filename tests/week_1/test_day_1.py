@@ -49,6 +49,13 @@ def spread(query, key, value, scale, mask, along=-1, multiply=False):
         return weights @ value
 
 
+def without_softmax(query, key, value, scale, mask):
+    """The values added up by the scores themselves, those that are hidden left out."""
+    scores = query @ np.swapaxes(key, -1, -2) * scale + (0.0 if mask is None else mask)
+    with np.errstate(invalid="ignore"):  # −∞ · 0 is NaN here, as it is for the learner
+        return scores @ value
+
+
 def random_mask(seed: int, *shape: int) -> np.ndarray:
     """Numbers to add to the scores, a third of them −inf; the first key is seen by every query."""
     rng = np.random.default_rng(seed)
@@ -81,14 +88,22 @@ def attention_suspects(query, key, value, scale=None, mask=None):
             query, key, value, 1 / np.sqrt(key.shape[-2]), mask
         ),
         "the keys are averaged, not the values": lambda: attention(query, key, key, given, mask),
+        "the scores are not put through softmax": lambda: without_softmax(query, key, value, given, mask),
     }
     if scale is None:
+        wrong["the scores are divided by √L, with L the number of queries, instead of √D"] = lambda: (
+            attention(query, key, value, 1 / np.sqrt(query.shape[-2]), mask)
+        )
+        wrong["the scores are multiplied by √D instead of divided by it"] = lambda: attention(
+            query, key, value, np.sqrt(D), mask
+        )
         wrong["the scores are divided by D instead of √D"] = lambda: attention(query, key, value, 1 / D, mask)
     else:
         wrong["1/√D is still applied: a given scale takes its place"] = lambda: attention(
             query, key, value, scale / np.sqrt(D), mask
         )
-        wrong["the given scale is not used"] = lambda: attention(query, key, value, None, mask)
+        unused = "the given scale is not used" if scale else "a scale of 0 is a scale: ask whether it is None"
+        wrong[unused] = lambda: attention(query, key, value, None, mask)
         if scale:
             wrong["the scores are divided by the given scale: multiply by it"] = lambda: attention(
                 query, key, value, 1 / scale, mask
@@ -308,7 +323,11 @@ def test_task_1_float64_scores_keep_their_precision(lab):
         suspects={
             "the scores were rounded to float32: only 16-bit ones are converted to it": lambda: softmax_along(
                 x.astype(np.float32), -1
-            )
+            ),
+            "a small number is added to the sum: it is never 0 where a score is not −∞": lambda: (
+                softmax_along(x, -1)
+                / (1 + 1e-9 / np.exp(x - x.max(-1, keepdims=True)).sum(-1, keepdims=True))
+            ),
         },
     )
 

@@ -1708,7 +1708,7 @@ def test_task_4_what_is_left_out_has_its_default(lab):
 
 def test_task_4_each_end_token_of_the_tokenizer_ends_an_answer(lab):
     class TwoEnds(Letters):
-        end_ids = (END, 3, 11)
+        end_ids: Any = (END, 3, 11)
 
     request = service_module(lab).read_request(message_of(lab, ids=[1]), TwoEnds())
     check_equal(sorted(request.end_ids), [3, 11, END], name="the end tokens; the tokenizer has three")
@@ -1917,8 +1917,8 @@ def test_task_5_a_text_is_not_read_while_there_is_no_room_for_its_request(lab):
         await refused(service_of(lab, desk, Noting()).Run(message_of(lab, text="ab"), context))
 
     for error, code in errors_of(lab)[1:3]:
-        desk, context = Desk(), Context()
-        desk.require_room = failing(error)
+        desk: Any = Desk()
+        desk.require_room, context = failing(error), Context()
         run_async(partial(main, desk, context), "Run")
         check_equal(
             context.ended, (code, str(error)), name=f"how Run has ended; `require_room` raises {error!r}"
@@ -1934,6 +1934,8 @@ def test_task_5_a_client_that_leaves_while_its_text_is_read_submits_nothing(lab,
             go_on.wait(limit())
             return super().encode(text, control_tokens)
 
+    loop: Any = None
+    reading: Any = None
     go_on = threading.Event()
 
     async def main() -> tuple[Any, bool, int]:
