@@ -12,7 +12,7 @@ from coursekit.check import check_equal
 from .batch_model import RaggedModel, storage_for
 from .misread_places import with_places_told, with_rows_told
 from .pages import allocator_of, check_all_free, pages_needed, spoil
-from .planned_steps import check_all_can_end, check_plan, line_of, planned, situation
+from .planned_steps import check_all_can_end, check_plan, line_of, planned, situation, usual_slips
 
 
 def state_of(lab: Any, *, seats: int = 3, pages: int = 40, P: int = 3, limit: int = 64) -> Any:
@@ -79,7 +79,9 @@ def lens_in(state: Any, budget: int, suspects: Mapping[str, list[int]] | None = 
     __tracebackhide__ = True
     before, name = books(state), f"what the seats bring with {situation(state, budget)}"
     lens = with_places_told(state, name, lambda: state.issue_lens(budget))
-    check_equal(lens, planned(state, budget), name=name, suspects=suspects)
+    check_equal(
+        lens, planned(state, budget), name=name, suspects={**usual_slips(state, budget), **(suspects or {})}
+    )
     check_plan(state, lens, budget, "a plan")
     check_equal(books(state), before, name="what is known after `issue_lens`, which only plans")
     return lens

@@ -56,10 +56,10 @@ class Plan:
     counts: dict[int, int] = field(default_factory=dict)  # seat -> tokens
     short_of_pages: bool = False  # whether a request got fewer tokens for want of pages
 
-    def deal(self) -> Plan:
+    def deal(self, decodes_first: bool = True) -> Plan:
         decodes = [n for n, each in enumerate(self.line) if each.decodes]
         others = [n for n, each in enumerate(self.line) if not each.decodes]
-        for rank in decodes + others:
+        for rank in decodes + others if decodes_first else range(len(self.line)):
             each = self.line[rank]
             self.counts[each.seat] = 0
             while self.budget and self.counts[each.seat] < each.due:
@@ -90,8 +90,29 @@ def planned(state: Any, budget: int) -> list[int]:
 
 
 def _plan(state: Any, budget: int) -> Plan:
+    return _new_plan(state, budget).deal()
+
+
+def _new_plan(state: Any, budget: int) -> Plan:
     decode_state = state.decode_state
-    return Plan(line_of(state), decode_state.page_size, len(decode_state.allocator.free_pages), budget).deal()
+    return Plan(line_of(state), decode_state.page_size, len(decode_state.allocator.free_pages), budget)
+
+
+def usual_slips(state: Any, budget: int) -> dict[str, list[int]]:
+    """How many tokens the seats would bring by the usual mistakes."""
+    seats = range(len(state.seats))
+    line, right = line_of(state), _plan(state, budget)
+    fifo = _new_plan(state, budget).deal(decodes_first=False)
+    by_line = [right.counts[each.seat] for each in line]
+    return {
+        "the line was served in order of arrival: decodes come before all others": [
+            fifo.counts.get(seat, 0) for seat in seats
+        ],
+        "the counts are in the order of the line: they belong to seats": [
+            *by_line,
+            *[0] * (len(state.seats) - len(line)),
+        ],
+    }
 
 
 def situation(state: Any, budget: int) -> str:
@@ -115,7 +136,13 @@ def check_plan(state: Any, lens: Sequence[int], budget: int, when: str) -> None:
     assert sum(lens) <= budget, f"{told}: {list(lens)} is more than the budget"
     assert any(lens) or not due, f"{told}: no seat brings a token, so nothing will ever change"
     wanted = [plan.counts.get(seat, 0) for seat in range(len(state.seats))]
-    assert list(lens) == wanted, f"{told}: the seats should bring {wanted}, not {list(lens)}"
+    slips = usual_slips(state, budget).items()
+    cause = "; or ".join(slip for slip, given in slips if list(lens) == given)
+    assert list(lens) == wanted, (
+        f"{when}: the seats should bring {wanted} tokens, not {list(lens)}"
+        + (f"\n  likely cause: {cause}" if cause else "")
+        + f"\n  {situation(state, budget)}"
+    )
     full = min(budget, due)
     assert plan.short_of_pages or sum(lens) == full, f"{told}: {sum(lens)} tokens, and {full} would fit"
 
