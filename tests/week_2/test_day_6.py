@@ -439,10 +439,20 @@ def test_task_3_every_request_goes_on_at_its_own_position(lab):
         tokens = [newest.get(slot) for slot in range(4)]
         positions = [len(requests.get(slot, [])) for slot in range(4)]
         batch.decode(tokens, positions)
+        last = max(len(ids) for ids in requests.values())  # the column of the new tokens
         for slot, ids in requests.items():
+            before = pairs(ids)
             ids.append(newest[slot])
-            seen = model.calls[-1].seen[slot]
-            check_equal(seen, pairs(ids), name=f"(token, position) pairs seen in slot {slot}, step {step}")
+            check_equal(
+                model.calls[-1].seen[slot],
+                pairs(ids),
+                name=f"(token, position) pairs seen in slot {slot}, step {step}",
+                suspects={
+                    "the column of the batch was taken for the position": [*before, (newest[slot], last)],
+                    "the new token stands one position too early": [*before, (newest[slot], len(before) - 1)],
+                    "the new token stands one position too late": [*before, (newest[slot], len(before) + 1)],
+                },
+            )
 
 
 def test_task_3_idle_slots_take_part_with_token_0_at_position_0(lab):
@@ -582,7 +592,7 @@ def test_task_4_a_prompt_for_a_taken_slot_is_refused(lab):
 
 def test_task_4_each_request_gets_its_own_tokens_until_it_ends(lab):
     model = TracingModel(lab, SCRIPTS)
-    actual = generate_static(lab, model, PROMPTS, 6, {9})
+    actual = generate_static(lab, model, [list(prompt) for prompt in PROMPTS], 6, {9})
     expected = [[20, 21, 22, 23, 24, 25], [30, 9], [9], [0, 3, 0, 9]]
     of_row_0 = [[20, 21, 22, 23, 24, 25], [30, 21, 22, 23, 24, 25], [9], [0, 21, 22, 23, 24, 25]]
     assert actual != of_row_0, (
@@ -599,7 +609,7 @@ def test_task_4_each_request_gets_its_own_tokens_until_it_ends(lab):
 
 def test_task_4_all_decode_together_until_the_last_has_ended(lab):
     model = TracingModel(lab, SCRIPTS)
-    generate_static(lab, model, PROMPTS, 6, {9})
+    generate_static(lab, model, [list(prompt) for prompt in PROMPTS], 6, {9})
     check_equal(len(model.calls) - len(model.decodes), 4, name="runs of the model for the four prompts")
     needless = [step for step, call in enumerate(model.decodes, 1) if not any(call.seen)]
     assert not needless, (
