@@ -177,8 +177,16 @@ def test_an_assert_of_the_learners_own_is_a_crash(tmp_path):
         ("return None < 0", "an optional argument that was not given (test it with `is None`)"),
         ("return None", "a value is None here: is a `return` missing?"),
         ("return (lambda x: x)(1, causal=True)", "this call and the function that it calls don't agree"),
+        (
+            "return 1 - torch.zeros(2, 3).max(0)",
+            "max along an axis gives values and indices: amax gives values",
+        ),
+        (
+            "return torch.zeros(12).reshape(5, 2)",
+            "has 12 numbers, and these sizes make another product: 5, 2",
+        ),
     ],
-    ids=["truth", "T", "None given", "None returned", "keyword"],
+    ids=["truth", "T", "None given", "None returned", "keyword", "max", "reshape"],
 )
 def test_a_crash_that_says_little_is_explained(tmp_path, body, says):
     course = make_course(tmp_path)

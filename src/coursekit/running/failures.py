@@ -73,6 +73,16 @@ MEANINGS = (
         r"sizes \1 and \2 meet on one axis",
     ),
     (
+        "TypeError",
+        r"torch\.return_types\.(max|min)\b",
+        r"\1 along an axis gives values and indices: a\1 gives values",
+    ),
+    (
+        "RuntimeError",
+        r"shape '\[([\d, ]+)\]' is invalid for input of size (\d+)",
+        r"the array has \2 numbers, and these sizes make another product: \1",
+    ),
+    (
         "RuntimeError",
         r"mat1 and mat2 shapes cannot be multiplied",
         "a matrix product whose inner sizes differ",
