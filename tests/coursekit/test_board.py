@@ -82,11 +82,24 @@ def test_of_many_failing_tests_five_are_named_and_the_rest_are_counted(course):
     text = failures(course, 9)
     assert "number 5" in text
     assert "number 6" not in text
-    assert "and 3 more: pdm run test 1.1 --all" in text
+    assert "and 3 more: pdm run test 1.1.2 --all" in text
+
+
+def test_the_cases_of_one_test_are_one_title(course):
+    cases = [replace(result("1.1.2", "wrong", MESSAGE), sentence=f"adds up [{case}]") for case in range(9)]
+    text = board(course, result("1.1.1", "wrong", MESSAGE), *cases)
+    assert "Also failing:\n  1.1.2  adds up  (9 cases)\n" in text
+    assert "more" not in text
+
+
+def test_the_command_for_all_failures_is_that_of_the_day_where_several_tasks_ran(course):
+    titles = [replace(result("1.1.2", "wrong", MESSAGE), sentence=f"test {number}") for number in range(9)]
+    text = board(course, result("1.1.1", "wrong", MESSAGE), *titles)
+    assert "and 4 more: pdm run test 1.1 --all" in text
 
 
 def test_the_command_for_all_failures_repeats_the_options_of_the_run(course):
-    assert "pdm run test 1.1 --all --backend mlx" in failures(course, 9, options="--backend mlx")
+    assert "pdm run test 1.1.2 --all --backend mlx" in failures(course, 9, options="--backend mlx")
 
 
 def test_failing_tests_of_another_day_are_not_named(course):

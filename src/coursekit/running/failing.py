@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from coursekit.manifest import Lesson, Task
 from coursekit.running.results import Report, Result, TaskResult
 from coursekit.running.screen import Screen
@@ -33,11 +35,14 @@ def show_first(screen: Screen, lesson: Lesson, task: Task, report: Report) -> No
         return
     screen.print()
     screen.print("Also failing:", style="bold")
-    for test in others[:TITLES_SHOWN]:
-        screen.line(f"  {test.task}  {test.sentence}")
-    if len(others) > TITLES_SHOWN:
-        command = screen.command(f"{lesson.test_command} --all")
-        screen.print(f"  and {len(others) - TITLES_SHOWN} more: {command}")
+    # The cases of one test have one title, and its parameters in brackets.
+    titles = Counter((test.task, test.sentence.partition(" [")[0]) for test in others)
+    for (name, title), cases in list(titles.items())[:TITLES_SHOWN]:
+        screen.line(f"  {name}  {title}" + (f"  ({cases} cases)" if cases > 1 else ""))
+    if left := sum(list(titles.values())[TITLES_SHOWN:]):
+        alone = len(report.tasks) == 1
+        command = screen.command(f"{(task if alone else lesson).test_command} --all")
+        screen.print(f"  and {left} more: {command}")
 
 
 def show_all(screen: Screen, tasks: list[Task], report: Report) -> None:
