@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -563,6 +564,22 @@ def test_task_4_a_released_sequence_is_as_good_as_new(lab):
         check_all_free(allocator, when="after release()")
     sequence.reserve(4)
     check_equal(len(sequence.pages), 2, name="how many pages reserve(4) took after release()")
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_task_4_a_sequence_keeps_its_pages_when_the_allocator_fails(lab, error):
+    class Failing(lab.paged.allocator.PageAllocator):
+        """Fails before it has freed anything."""
+
+        def free(self, pages: Sequence[int]) -> None:
+            raise error
+
+    sequence = sequence_of(lab, Failing(6), 3, 8)
+    pages = list(sequence.pages)
+    with pytest.raises(error):
+        sequence.release()
+    name = f"pages and length after release(), whose `free` raised {error.__name__} and freed nothing"
+    check_equal((sequence.pages, sequence.length), (pages, 8), name=name)
 
 
 def test_task_4_releasing_gives_up_one_reference_and_no_more(lab):
