@@ -901,6 +901,17 @@ def test_task_5_a_prompt_too_long_for_the_pool_never_runs(lab):
     check_all_free(storage[1], when="after the refusal")
 
 
+def test_task_5_no_tokens_need_no_page(lab):
+    model, storage = PagingModel(lab, len(PROMPT), SCRIPT), storage_of(lab, 2, 3)
+    try:
+        found = list(generate(lab, model, storage, PROMPT, 0))
+    except lab.paged.allocator.OutOfPages:
+        raise AssertionError(
+            "max_tokens is 0, so the model need not run; pages were asked for nevertheless, and too few are free"
+        ) from None
+    check_equal(found, [], name="the tokens with max_tokens 0 and too few pages for the prompt")
+
+
 @pytest.mark.parametrize(("length", "max_tokens"), [(0, 3), (8, 3), (9, 0)])
 def test_task_5_a_prompt_that_is_empty_or_too_long_is_refused(lab, length, max_tokens):
     model, storage = PagingModel(lab, length, SCRIPT, max_positions=8), storage_of(lab, 9, 3)
