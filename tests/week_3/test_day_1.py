@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -565,6 +566,22 @@ def test_task_4_a_released_sequence_is_as_good_as_new(lab):
     check_equal(len(sequence.pages), 2, name="how many pages reserve(4) took after release()")
 
 
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_task_4_a_sequence_keeps_its_pages_when_the_allocator_fails(lab, error):
+    class Failing(lab.paged.allocator.PageAllocator):
+        """Fails before it has freed anything."""
+
+        def free(self, pages: Sequence[int]) -> None:
+            raise error
+
+    sequence = sequence_of(lab, Failing(6), 3, 8)
+    pages = list(sequence.pages)
+    with pytest.raises(error):
+        sequence.release()
+    name = f"pages and length after release(), whose `free` raised {error.__name__} and freed nothing"
+    check_equal((sequence.pages, sequence.length), (pages, 8), name=name)
+
+
 def test_task_4_releasing_gives_up_one_reference_and_no_more(lab):
     allocator = allocator_of(lab, 6)
     sequence = sequence_of(lab, allocator, 3, 8)
@@ -882,6 +899,17 @@ def test_task_5_a_prompt_too_long_for_the_pool_never_runs(lab):
     check_raises(error, lambda: next(stream), name="a prompt of 5 tokens with one page of 3 places")
     check_equal(len(model.calls), 0, name="how often the model ran")
     check_all_free(storage[1], when="after the refusal")
+
+
+def test_task_5_no_tokens_need_no_page(lab):
+    model, storage = PagingModel(lab, len(PROMPT), SCRIPT), storage_of(lab, 2, 3)
+    try:
+        found = list(generate(lab, model, storage, PROMPT, 0))
+    except lab.paged.allocator.OutOfPages:
+        raise AssertionError(
+            "max_tokens is 0, so the model need not run; pages were asked for nevertheless, and too few are free"
+        ) from None
+    check_equal(found, [], name="the tokens with max_tokens 0 and too few pages for the prompt")
 
 
 @pytest.mark.parametrize(("length", "max_tokens"), [(0, 3), (8, 3), (9, 0)])

@@ -1094,6 +1094,22 @@ def test_task_3_step_that_fails_fails_the_requests_in_the_engine(lab, kind):
     check_equal(batcher.stats().steps, 0, name="steps: one that failed is none")
 
 
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+def test_task_3_step_lets_through_what_is_no_exception(lab, kind):
+    batcher = batcher_of(lab)
+    batcher.submit(new_request(lab, [1, 9], 4))
+    batcher.admit()
+    batcher.core.toy_fail("step", 1, kind("as the test wants it to"))
+    try:
+        batcher.step()
+    except kind:
+        return
+    raise AssertionError(
+        f"the engine's step was ended by {kind.__name__}, which is no Exception, and `step` has caught it: it has to "
+        "end the loop"
+    )
+
+
 def check_engine_failed(lab: Any, errors: list[Any], cause: Exception) -> None:
     """Each request has an EngineFailed of its own, which keeps nothing of the step alive."""
     __tracebackhide__ = True

@@ -43,7 +43,10 @@ class PagedSequence:
         self.length += count
 
     def release(self) -> None:
-        """Give up one reference to each page, and be empty again."""
+        """Give up one reference to each page, and be empty again.
+
+        What the allocator raises comes through, Ctrl-C too; the sequence still has its pages then.
+        """
         self.allocator.free(self.pages)
         self.pages, self.length = [], 0
 

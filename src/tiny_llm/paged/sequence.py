@@ -42,7 +42,10 @@ class PagedSequence:
         raise NotImplementedError("Week 3 Day 1 Task 4: A sequence of pages")
 
     def release(self) -> None:
-        """Give up one reference to each page, and be empty again."""
+        """Give up one reference to each page, and be empty again.
+
+        What the allocator raises comes through, Ctrl-C too; the sequence still has its pages then.
+        """
         raise NotImplementedError("Week 3 Day 1 Task 4: A sequence of pages")
 
 
