@@ -59,6 +59,23 @@ def test_task_1_groups_of_any_size_are_packed_along_the_last_axis(lab, shape):
     check_untouched(given, codes, name="the codes", dtype="uint8")
 
 
+@pytest.mark.parametrize("shape", [(4,), (3, 32), (5, 3, 16), (2, 5, 3, 64)])
+def test_task_1_bytes_are_unpacked_along_the_last_axis(lab, shape):
+    nibbles = np.random.default_rng(shape[-1]).integers(256, size=shape)
+    low, high = nibbles % 16, nibbles // 16
+    axes = {
+        f"the halves are joined along axis {axis}, not along the last one": np.concatenate((low, high), axis)
+        for axis in range(len(shape) - 1)
+    }
+    check(
+        lab.quantize.unpack_nibbles(lab.array(nibbles, "uint8")),
+        np.concatenate((low, high), axis=-1),
+        name=f"the codes of bytes {list(shape)}",
+        dtype="uint8",
+        suspects={HALVES_SWAPPED: np.concatenate((high, low), axis=-1), **axes},
+    )
+
+
 def test_task_1_every_byte_is_unpacked_into_its_two_codes(lab):
     nibbles = np.arange(256).reshape(4, 64)
     low, high = nibbles % 16, nibbles // 16

@@ -404,11 +404,13 @@ def test_task_3_without_keys_there_are_zeros_and_without_queries_nothing(lab, L,
     check(actual, np.zeros((3, 6, L, 8)), name=f"attention of {L} queries over {S} keys", axes="B H L D")
 
 
-def test_task_3_hidden_tiles_are_not_computed(lab):
+@pytest.mark.parametrize("masked", [False, True], ids=["no mask", "mask"])
+def test_task_3_hidden_tiles_are_not_computed(lab, masked):
     query, key, value = random_heads(270, L=12, S=20)
     expected = grouped(query, key, value, mask=causal(12, 20))[:, :, :8]
     key[:, :, 16:], value[:, :, 16:] = np.nan, np.nan
-    actual = attend(lab, query, key, value, causal=True, query_tile=4, key_tile=4)
+    mask = np.zeros((12, 20)) if masked else None
+    actual = attend(lab, query, key, value, mask=mask, causal=True, query_tile=4, key_tile=4)
     name = "the first two of three tiles of queries, which don't see the last tile of keys"
     seen = check_shape(actual, query.shape, name="the result", axes="B H L D")[:, :, :8]
     clean = not np.isnan(seen).any()

@@ -110,6 +110,11 @@ def test_task_1_equal_slices_have_a_row_of_angles_each(lab):
         check_shape(table, (3, 2, 1, D // 2), name=f"the {name} of three equal slices", axes="B L 1 D/2")
 
 
+def test_task_1_rows_without_positions_have_no_angles(lab):
+    for name, table in zip(("cos", "sin"), rope(lab).angles([slice(5, 5), slice(0, 0)]), strict=True):
+        check_shape(table, (2, 0, 1, D // 2), name=f"the {name} of two empty slices", axes="B L 1 D/2")
+
+
 @pytest.mark.parametrize("second", [slice(5, 9), slice(0, 4)], ids=["different slices", "equal slices"])
 def test_task_1_two_slices_for_three_rows_are_refused(lab, second):
     x = lab.array(normal(2, 3, 4, H, D))

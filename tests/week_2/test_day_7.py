@@ -612,7 +612,8 @@ def test_task_4_the_observer_sees_every_step(lab):
 
 
 def test_task_4_the_observer_gets_a_list_of_its_own(lab):
-    requests, model, seen = many(lab), ReadingModel(lab), []
+    # The longest prompt comes first: its chunks are steps in which every slot is idle.
+    requests, model, seen = sorted(many(lab), key=lambda request: -request.prompt_len), ReadingModel(lab), []
 
     def observe(slots: Any, prefill: Any) -> None:
         seen.append(slots)
@@ -646,13 +647,20 @@ def test_task_4_nothing_to_do(lab):
 
 @pytest.mark.parametrize(("max_slots", "chunk_size"), [(0, 4), (-1, 4), (2, 0), (2, -3)])
 def test_task_4_slots_and_chunks_below_1_are_refused(lab, max_slots, chunk_size):
-    model, requests = ReadingModel(lab), many(lab)
+    model, requests = ReadingModel(lab, max_positions=12), many(lab)
+    for request in requests:
+        request.error = "an error of another call, from before"
     check_raises(
         ValueError,
         lambda: generate(lab, model, requests, max_slots, chunk_size),
         name=f"{max_slots} slots and chunks of {chunk_size}",
     )
     check_equal(model.runs, [], name="runs of the model before the refusal")
+    errors = {request.error for request in requests}
+    name = "the errors of the requests after the refusal, which changes no request"
+    check_equal(errors, {"an error of another call, from before"}, name=name)
+    name = f"{max_slots} slots and chunks of {chunk_size}, for no requests"
+    check_raises(ValueError, lambda: generate(lab, model, [], max_slots, chunk_size), name=name)
     check_equal([request.num_generated for request in requests], [0] * 9, name="tokens generated")
 
 
@@ -664,6 +672,11 @@ def test_task_4_a_request_given_twice_is_refused(lab):
     check_raises(ValueError, lambda: generate(lab, model, given, 2, 4, **options), name=name)
     check_equal((model.runs, twice.output), ([], []), name="runs of the model, and the output")
     check_equal(long.error, None, name="the error of another request, which can't run")
+    for request, kind in ((long, "that can't run"), (new_request(lab, [1], 0), "that is finished already")):
+        given = [request, twice, request]
+        name = f"a request {kind}, given twice"
+        check_raises(ValueError, lambda given=given: generate(lab, model, given, 2, 4, **options), name=name)
+        check_equal(request.error, None, name=f"the error of {name}")
     equal = [new_request(lab, prompt_of(3), 4) for _ in range(2)]
     outputs = generate(lab, model, equal, 2, 4)
     check_equal(outputs, [alone(prompt_of(3), 4)] * 2, name="the outputs of two requests with equal tokens")
