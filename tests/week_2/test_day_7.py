@@ -41,9 +41,10 @@ def test_task_1_an_empty_prompt_is_refused(lab, empty):
     assert "empty" in reason, f"the reason should say that the prompt is empty; it says {reason!r}"
 
 
+@pytest.mark.parametrize("max_tokens", [0, 3])
 @pytest.mark.parametrize("length", [12, 13, 40])
-def test_task_1_a_prompt_that_leaves_no_position_free_is_refused(lab, length):
-    reason = new_request(lab, prompt_of(length), 3).refusal(12)
+def test_task_1_a_prompt_that_leaves_no_position_free_is_refused(lab, length, max_tokens):
+    reason = new_request(lab, prompt_of(length), max_tokens).refusal(12)
     assert isinstance(reason, str), (
         f"{length} tokens of 12 positions leave no room, but refusal says {reason!r}"
     )
