@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -676,7 +677,7 @@ def test_task_4_a_request_given_twice_is_refused(lab):
     for request, kind in ((long, "that can't run"), (new_request(lab, [1], 0), "that is finished already")):
         given = [request, twice, request]
         name = f"a request {kind}, given twice"
-        check_raises(ValueError, lambda given=given: generate(lab, model, given, 2, 4, **options), name=name)
+        check_raises(ValueError, partial(generate, lab, model, given, 2, 4, **options), name=name)
         check_equal(request.error, None, name=f"the error of {name}")
     equal = [new_request(lab, prompt_of(3), 4) for _ in range(2)]
     outputs = generate(lab, model, equal, 2, 4)

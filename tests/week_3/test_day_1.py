@@ -568,7 +568,7 @@ def test_task_4_a_released_sequence_is_as_good_as_new(lab):
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 def test_task_4_a_sequence_keeps_its_pages_when_the_allocator_fails(lab, error):
-    class Failing(lab.paged.allocator.PageAllocator):
+    class Failing(lab.paged.allocator.PageAllocator):  # type: ignore[name-defined]
         """Fails before it has freed anything."""
 
         def free(self, pages: Sequence[int]) -> None:
