@@ -77,6 +77,20 @@ def test_a_day_that_is_not_there_is_refused(course):
         prove(only="order", day="1.9")
 
 
+def test_gates_run_where_the_name_of_the_temporary_folder_is_too_long_for_a_socket(course, tmp_path):
+    temporary = tmp_path / ("long" * 30)
+    temporary.mkdir()
+    ran = subprocess.run(
+        [sys.executable, "-m", "authoring", "check", "--only", "order", "--day", "1.1"],
+        env={**os.environ, "TMPDIR": str(temporary), "TEMP": str(temporary), "TMP": str(temporary)},
+        cwd=course.root,
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert list(temporary.iterdir()) == []
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows sends no such signals")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_stops_the_children_and_removes_their_folders(course, tmp_path, number, code):
@@ -94,7 +108,7 @@ def test_a_signal_stops_the_children_and_removes_their_folders(course, tmp_path,
         stderr=subprocess.PIPE,
         text=True,
     )
-    child = _wait_for_pid(pid_file)
+    child = _wait_for_pid(pid_file, process)
     process.send_signal(number)
     _, said = process.communicate(timeout=20)
     assert process.returncode == code
@@ -104,9 +118,10 @@ def test_a_signal_stops_the_children_and_removes_their_folders(course, tmp_path,
     assert list(temporary.iterdir()) == []
 
 
-def _wait_for_pid(file: Path) -> int:
+def _wait_for_pid(file: Path, process: subprocess.Popen) -> int:
     end = time.monotonic() + 90
     while time.monotonic() < end:
+        assert process.poll() is None, process.communicate()[1]
         if file.is_file() and (text := file.read_text(encoding="utf-8")):
             return int(text)
         time.sleep(0.05)

@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import sys
+import tempfile
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ ONE_THREAD = {
 }
 # Windows has no fork, and the frameworks of macOS forbid it.
 METHOD = "spawn" if sys.platform in ("win32", "darwin") else "forkserver"
+# The fork server listens at a socket of about 32 letters in the temporary folder; a socket's path has at most 107 bytes.
+LONGEST_FOLDER = 70
 FAILED_TO_START = 70
 
 
@@ -41,11 +44,17 @@ class Command:
 
 def start(command: Command) -> BaseProcess:
     """Start pytest in a child process, in a process group of its own."""
-    context = get_context(METHOD)
+    context = get_context(_method())
     context.set_forkserver_preload(["authoring.gates.preloaded"])
     child: BaseProcess = context.Process(target=_be_the_child, args=(command,))  # type: ignore[attr-defined]
     child.start()
     return child
+
+
+def _method() -> str:
+    """How a child is started: where the temporary folder leaves no room for a socket's name, without a server."""
+    too_long = len(os.fsencode(tempfile.gettempdir())) > LONGEST_FOLDER
+    return "spawn" if too_long else METHOD
 
 
 def end(child: BaseProcess) -> None:
