@@ -66,6 +66,15 @@ class Paged:
         )
 
 
+class Prefix:
+    if TYPE_CHECKING:
+        from tiny_llm.prefix import (
+            check_trie,
+            page_cache,
+            trie_cache,
+        )
+
+
 class Protocol:
     if TYPE_CHECKING:
         from tiny_llm.ragged.protocol import (
@@ -123,4 +132,5 @@ class Modules:
         kernels: Kernels
         loading: Loading
         paged: Paged
+        prefix: Prefix
         ragged: Ragged

@@ -1,0 +1,1 @@
+"""Pages that outlive their request: prefixes that several requests share (Day 4.1)."""
