@@ -138,8 +138,8 @@ class Scheduler:
             count: how many tokens it is to bring.
 
         Returns:
-            how many tokens it has pages for now: all of them, or 0 if pages are lacking. Then nothing was taken. It can
-            happen only where something else uses the allocator, too: the scheduler keeps what it has promised.
+            how many tokens it has pages for now: all of them, or 0 if pages are lacking. Then nothing was taken. It
+            can happen only where something else uses the allocator, too: the scheduler keeps what it has promised.
         """
         try:
             self.cache.acquire(running.sequence, count)
