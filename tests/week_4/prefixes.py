@@ -9,7 +9,7 @@ from week_3.pages import allocator_of, pages_needed
 
 from coursekit.check import CheckFailed, check_equal
 
-PAGE_SIZES = (1, 3, 16)
+PAGE_SIZES = (3, 1, 16)
 
 
 def base_of(lab: Any, num_pages: int = 9, P: int = 3) -> Any:
@@ -146,9 +146,6 @@ def books(cache: Any, sequences: Sequence[Any] = ()) -> dict[str, Any]:
     found: dict[str, Any] = {
         "the pages of each sequence": [list(sequence.pages) for sequence in sequences],
         "the length of each sequence": [sequence.length for sequence in sequences],
-        "the references of the pages": dict(enumerate(cache.allocator.references)),
-        "the free pages": sorted(cache.allocator.free_pages),
-        "how many pages were evicted so far": cache.evicted,
     }
     if hasattr(cache, "root"):
         found |= {
@@ -159,7 +156,11 @@ def books(cache: Any, sequences: Sequence[Any] = ()) -> dict[str, Any]:
             "the pages that may be evicted, in this order (`unheld`)": pages_in(cache.unheld),
             "the pages in `planned`": pages_in(cache.planned),
         }
-    return found
+    return found | {
+        "the references of the pages": dict(enumerate(cache.allocator.references)),
+        "the free pages": sorted(cache.allocator.free_pages),
+        "how many pages were evicted so far (`evicted`)": cache.evicted,
+    }
 
 
 def check_books(cache: Any, sequences: Sequence[Any], before: dict[str, Any], when: str) -> None:
