@@ -1,4 +1,4 @@
-"""The check of a tree of pages: it finds each fault in the books and names the page; where all is right, it is silent."""
+"""The check of a tree of pages finds each fault in the books and names the page; where all is right, it is silent."""
 
 from __future__ import annotations
 
