@@ -50,7 +50,7 @@ at_edges = pytest.mark.parametrize(
 
 @sizes_of_pages
 def test_task_1_the_pages_that_are_lacking_at_page_edges(lab, P):
-    edges = sorted({0, 1, P - 1, P, P + 1, 2 * P - 1, 2 * P, 2 * P + 1})
+    edges = sorted({0, 1, P - 1, P, P + 1, 2 * P - 1, 2 * P, 2 * P + 1}, reverse=True)
     for length in edges:
         for more in (0, 1, 2):
             cache = base_of(lab, 8, P)
@@ -107,9 +107,9 @@ def test_task_1_too_few_pages_are_refused_and_nothing_changes(lab, length, count
     name = f"acquire for {count} more tokens, where {has} pages of 3 hold {length} and {free} are free"
     kind = lab.paged.allocator.OutOfPages
     error = check_raises(kind, lambda: cache.acquire(sequence, count), name=name)
+    check_books(cache, [other, sequence], before, f"after the refused {name}")
     check_says(error, lacking, f"how many pages the sequence lacks, {lacking}")
     check_says(error, free, f"how many pages are available, {free}")
-    check_books(cache, [other, sequence], before, f"after the refused {name}")
 
 
 @pytest.mark.parametrize(("length", "free"), [(0, 2), (4, 2), (6, 1), (5, 0)])
@@ -227,6 +227,60 @@ def test_task_2_an_empty_tree_has_nothing(lab):
     check_books(cache, [sequence], before, "after match in an empty tree")
 
 
+def test_task_2_a_page_is_found_only_with_all_its_tokens(lab):
+    cache = trie_of(lab)
+    known = text(9)
+    plant(lab, cache, known)
+    for wrong in range(9):
+        prompt = [*known, 50]
+        prompt[wrong] = 60
+        sequence = sequence_with(lab, cache)
+        name = f"tokens found of a prompt of 10 that differs at position {wrong}, P = 3"
+        check_equal(cache.match(sequence, prompt), wrong // 3 * 3, name=name)
+        check_equal(len(sequence.pages), wrong // 3, name=f"how many pages the sequence has: {name}")
+
+
+def test_task_2_the_tokens_of_a_page_count_in_their_order(lab):
+    cache = trie_of(lab)
+    plant(lab, cache, text(6))
+    for prompt, found in (([3, 2, 1, 4, 5, 6, 7], 0), ([1, 2, 3, 5, 4, 6, 7], 3)):
+        sequence = sequence_with(lab, cache)
+        check_equal(
+            cache.match(sequence, prompt),
+            found,
+            name=f"tokens found of {prompt}, where the tree has {text(6)}",
+        )
+
+
+def test_task_2_a_page_is_found_only_behind_its_own_prefix(lab):
+    cache, (one, two, three, four) = trie_of(lab), (text(3, seed=seed) for seed in range(4))
+    for known in (one + two, three + four):
+        plant(lab, cache, known)
+    cases = {0: two + one, 3: one + one + two, 6: one + two + two}
+    for found, prompt in [*cases.items(), (3, one + four), (3, three + two), (0, four + two)]:
+        sequence, prompt = sequence_with(lab, cache), [*prompt, 9]
+        name = f"tokens found of {prompt}, where the tree has {one + two} and {three + four}"
+        check_equal(cache.match(sequence, prompt), found, name=name)
+
+
+def test_task_2_tokens_that_repeat_are_found_page_by_page(lab):
+    cache, one = trie_of(lab), text(3)
+    a, b, _ = pages_in(plant(lab, cache, one * 3))
+    sequence = sequence_with(lab, cache)
+    check_equal(cache.match(sequence, one * 2 + [1]), 6, name="tokens found of a text that repeats itself")
+    check_equal(sequence.pages, [a, b], name="the pages of a text that repeats itself")
+
+
+def test_task_2_the_branch_with_the_right_tokens_is_taken(lab):
+    cache, start = trie_of(lab), text(3)
+    branches = [plant(lab, cache, start + text(6, seed=seed)) for seed in (1, 2, 3)]
+    for seed, path in enumerate(branches, start=1):
+        sequence = sequence_with(lab, cache)
+        found = cache.match(sequence, start + text(7, seed=seed))
+        check_equal(found, 9, name=f"tokens found of the text of branch {seed}")
+        check_equal(sequence.pages, pages_in(path), name=f"the pages of branch {seed}")
+
+
 def test_task_2_a_reference_is_taken_to_each_page_at_once(lab):
     cache = trie_of(lab)
     a, b, c, d = (node.page for node in plant(lab, cache, text(12)))
@@ -249,7 +303,7 @@ def test_task_2_what_was_found_may_not_be_evicted(lab):
         cache,
         [y, x, d, c],
         f"after match found the pages {a} and {b}",
-        they_are_still_there=[y, x, d, c, b, a],
+        the_pages_that_were_found_are_still_there=[y, x, d, c, b, a],
     )
     check_sound(cache, [sequence], "after match found two of four pages that no sequence held")
 
@@ -263,46 +317,6 @@ def test_task_2_each_sequence_takes_its_own_references(lab):
     check_held(cache, {a: 4, b: 4, c: 2}, "when three sequences have found 3, 2 and 2 pages")
     check_unheld(cache, [], "when three sequences hold all pages")
     check_sound(cache, sequences, "when three sequences hold the same path")
-
-
-def test_task_2_a_page_is_found_only_with_all_its_tokens(lab):
-    cache = trie_of(lab)
-    known = text(9)
-    plant(lab, cache, known)
-    for wrong in range(9):
-        prompt = [*known, 50]
-        prompt[wrong] = 60
-        sequence = sequence_with(lab, cache)
-        name = f"tokens found of a prompt of 10 that differs at position {wrong}, P = 3"
-        check_equal(cache.match(sequence, prompt), wrong // 3 * 3, name=name)
-        check_equal(len(sequence.pages), wrong // 3, name=f"how many pages the sequence has: {name}")
-
-
-def test_task_2_a_page_is_found_only_behind_its_own_prefix(lab):
-    cache, one, two = trie_of(lab), text(3), text(3, seed=1)
-    plant(lab, cache, one + two)
-    for prompt, found in ((two + one + [9], 0), (one + one + two + [9], 3), (one + two + two + [9], 6)):
-        sequence = sequence_with(lab, cache)
-        name = f"tokens found of {prompt}, where the tree has {one + two}"
-        check_equal(cache.match(sequence, prompt), found, name=name)
-
-
-def test_task_2_tokens_that_repeat_are_found_page_by_page(lab):
-    cache, one = trie_of(lab), text(3)
-    a, b, _ = pages_in(plant(lab, cache, one * 3))
-    sequence = sequence_with(lab, cache)
-    check_equal(cache.match(sequence, one * 2 + [1]), 6, name="tokens found of a text that repeats itself")
-    check_equal(sequence.pages, [a, b], name="the pages of a text that repeats itself")
-
-
-def test_task_2_the_branch_with_the_right_tokens_is_taken(lab):
-    cache, start = trie_of(lab), text(3)
-    branches = [plant(lab, cache, start + text(6, seed=seed)) for seed in (1, 2, 3)]
-    for seed, path in enumerate(branches, start=1):
-        sequence = sequence_with(lab, cache)
-        found = cache.match(sequence, start + text(7, seed=seed))
-        check_equal(found, 9, name=f"tokens found of the text of branch {seed}")
-        check_equal(sequence.pages, pages_in(path), name=f"the pages of branch {seed}")
 
 
 def test_task_2_a_half_computed_prompt_goes_on_behind_its_path(lab):
@@ -676,7 +690,12 @@ def test_task_3_a_page_of_an_earlier_step_that_was_published_late_stays(lab):
         tree(cache),
         tree_of((text(6), sequence.pages)),
         name="the tree (tokens: page) after the failed step: tokens 0 to 5 were computed before it",
-        suspects={"pages that were computed before this step were taken back, too": {}},
+        suspects={
+            "pages that were computed before this step were taken back, too": {},
+            "the page that ends with the last token computed before it was taken back, too": tree_of(
+                (text(3), sequence.pages[:1])
+            ),
+        },
     )
     check_sound(cache, [sequence], "after withdraw")
 
@@ -769,7 +788,10 @@ def test_task_4_pages_that_another_sequence_holds_are_not_to_be_evicted(lab):
     d = second.pages[2]
     cache.release(first)
     check_unheld(
-        cache, [c], f"while another sequence holds {a} and {b}", they_are_listed_nevertheless=[c, b, a]
+        cache,
+        [c],
+        f"while another sequence holds {a} and {b}",
+        pages_that_another_sequence_holds_are_there_too=[c, b, a],
     )
     check_held(
         cache, {a: 2, b: 2, c: 1, d: 2, second.pages[3]: 1}, "after the first of two sequences was released"
@@ -970,9 +992,9 @@ def test_task_4_too_few_pages_are_refused_and_nothing_is_evicted(lab, held, cach
     name = f"acquire of {lacking} pages where {free} are free, {cached} may be evicted and {held} are held"
     kind = lab.paged.allocator.OutOfPages
     error = check_raises(kind, lambda: cache.acquire(sequence, 3 * lacking + 2), name=name)
+    check_books(cache, sequences, before, f"after the refused {name}")
     check_says(error, lacking, f"how many pages the sequence lacks, {lacking}")
     check_says(error, cached + free, f"how many pages are available, {cached + free}")
-    check_books(cache, sequences, before, f"after the refused {name}")
     cache.acquire(sequence, 3 * lacking - 1)
     check_equal(len(sequence.pages), lacking, name="how many pages it has after acquire of one page less")
     check_sound(cache, sequences, "after acquire of one page less")
