@@ -161,6 +161,14 @@ def test_task_1_release_gives_up_everything_unless_told_what_to_keep(lab):
     check_held(cache, {}, "after release")
 
 
+def test_task_1_pages_that_wait_for_their_first_token_are_released_too(lab):
+    cache = base_of(lab)
+    sequence = sequence_with(lab, cache, 0, 3)
+    cache.release(sequence)
+    check_equal(sequence.pages, [], name="the pages of a sequence without tokens after release")
+    check_held(cache, {}, "after release of a sequence with three pages and no token")
+
+
 def test_task_1_a_sequence_may_be_released_twice_and_used_again(lab):
     cache = base_of(lab)
     other, sequence = sequence_with(lab, cache, 4), sequence_with(lab, cache, 7)
@@ -747,7 +755,9 @@ HELD = pytest.mark.parametrize(
 def test_task_4_free_pages_and_pages_that_no_sequence_holds_are_available(lab, held, cached, others):
     cache = trie_of(lab)
     cache.allocator.allocate(others)
-    hold(cache, sequence_with(lab, cache), plant(lab, cache, text(3 * held)))
+    path = plant(lab, cache, text(3 * held))
+    hold(cache, sequence_with(lab, cache), path)
+    cache.planned += path[1:]
     path = plant(lab, cache, text(3 * cached, seed=1))
     free = 12 - held - cached - others
     check_equal(
@@ -874,18 +884,17 @@ def test_task_4_the_least_recently_used_leaf_is_evicted_first(lab):
     cache.match(again, text(7, seed=2))
     cache.release(again)
     order = [page for number in (0, 2, 1) for page in pages[number][::-1]]
-    first, last = pages[1]
-    newest = {
-        "the most recently used was evicted": sorted(set(order) - {last}),
-        "the most recently used was evicted, with all behind it": sorted(set(order) - {first, last}),
-    }
-    for count in range(1, 7):
+    for count, page in enumerate(order, start=1):
+        before = set(tree(cache).values())
         cache.evict(1)
         check_equal(
-            sorted(tree(cache).values()),
-            sorted(order[count:]),
-            name=f"the pages in the tree after {count} were evicted; least recently used first: {order}",
-            suspects=newest if count == 1 else None,
+            sorted(before - set(tree(cache).values())),
+            [page],
+            name=f"the page that was evicted as number {count}; least recently used first: {order}",
+            suspects={
+                "the most recently used was evicted": [order[-1]],
+                "the most recently used was evicted, with all behind it": sorted(order[-2:]),
+            },
         )
         check_equal(cache.evicted, count, name="how many pages were evicted so far (`evicted`)")
         check_sound(cache, [*sequences, again], f"after {count} pages were evicted")
