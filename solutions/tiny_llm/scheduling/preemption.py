@@ -206,7 +206,10 @@ class PreemptiveScheduler(Scheduler):
         running.charged = max(running.charged, stop)
 
     def remove(self, requests: Collection[Request]) -> None:
-        """Let some requests go, between two steps, and release their pages; a client without any leaves (given code)."""
+        """Let some requests go, between two steps, and release their pages (given code).
+
+        A client without any request here leaves, too.
+        """
         gone = [each.request.client for each in self.running + self.waiting if each.request in requests]
         super().remove(requests)
         for client in gone:
