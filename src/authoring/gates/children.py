@@ -26,7 +26,7 @@ ONE_THREAD = {
 }
 # Windows has no fork, and the frameworks of macOS forbid it.
 METHOD = "spawn" if sys.platform in ("win32", "darwin") else "forkserver"
-# The fork server listens at a socket of about 32 letters in the temporary folder; its path has at most 107 bytes.
+# The fork server's socket has a name of some 32 letters in the temporary folder; its whole path may have 107 bytes.
 LONGEST_FOLDER = 70
 FAILED_TO_START = 70
 
