@@ -21,6 +21,8 @@ class Request:
         max_tokens: int,
         end_ids: Collection[int] = (),
         sample: Sample = greedy,
+        priority: int = 0,
+        client: str = "",
     ) -> None:
         """Begin with the prompt alone.
 
@@ -29,12 +31,16 @@ class Request:
             max_tokens: how many tokens to generate at most.
             end_ids: ids that end the output. The one that was generated belongs to the output. They are copied.
             sample: chooses a token from logits [V] and all the token ids so far, which it must not change.
+            priority: requests with a higher number are served first, by an engine that has priorities (Day 4.3).
+            client: whose request it is, for an engine that is fair between clients (Day 4.3).
         """
         self.token_ids = list(prompt_ids)  # prompt and output: it grows by one token whenever one is accepted
         self.prompt_len = len(self.token_ids)
         self.max_tokens = max_tokens
         self.end_ids = frozenset(end_ids)
         self.sample = sample
+        self.priority = priority
+        self.client = client
         self.error: str | None = None  # why an engine refused the request; None if it did not
 
     @property

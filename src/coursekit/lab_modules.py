@@ -104,6 +104,19 @@ class Ragged:
         protocol: Protocol
 
 
+class Scheduling:
+    if TYPE_CHECKING:
+        from tiny_llm.scheduling import (
+            batch,
+            block_tables,
+            fairness,
+            padded,
+            preemption,
+            scheduler,
+            standing,
+        )
+
+
 class Modules:
     """The modules of `tiny_llm` as attributes."""
 
@@ -134,3 +147,4 @@ class Modules:
         paged: Paged
         prefix: Prefix
         ragged: Ragged
+        scheduling: Scheduling

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tiny_llm.paged.allocator import PageAllocator
 from tiny_llm.request import Request
@@ -17,6 +17,9 @@ class Step:
 
     issued: list[tuple[Request, int]]  # the requests that took part, and how many tokens each brought
     finished: list[Request]  # those of them that are complete now, and gone from the engine
+    preempted: list[Request] = field(
+        default_factory=list
+    )  # those that lost their pages, and wait again (Day 4.3)
 
 
 class EngineCore(ABC):

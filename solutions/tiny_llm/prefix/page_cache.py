@@ -88,6 +88,13 @@ class BasePageCache:
         self.allocator.free(sequence.pages[pages:])
         sequence.pages, sequence.length = sequence.pages[:pages], keep
 
+    def frees(self, sequence: PagedSequence) -> bool:
+        """Whether a page becomes available if this sequence alone is released (Day 4.3).
+
+        The last page of a sequence is held by no more sequences than those before it.
+        """
+        return bool(sequence.pages) and self.allocator.references[sequence.pages[-1]] == 1
+
     def commit(self) -> None:
         """Note that the model has run: all that was published is computed."""
 

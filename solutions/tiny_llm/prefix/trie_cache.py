@@ -67,7 +67,7 @@ class TrieCache(BasePageCache):
 
         It takes a reference to each page that it finds, at once: from then on the page can't be evicted. At least one
         token is left to compute, since the next token is sampled from the logits of the last one. A page that was
-        published in this step is found, too: all layers write the keys of a step before they read any.
+        published in this step is found, too: each layer writes the keys of the whole step before it reads any.
 
         A sequence that has a page behind its path, full or not, finds nothing: what it has computed itself it keeps.
 
@@ -160,6 +160,17 @@ class TrieCache(BasePageCache):
             node, _ = self.unheld.popitem(last=False)
             self._cut(node)
             self.evicted += 1
+
+    def frees(self, sequence: PagedSequence) -> bool:
+        """Whether a page becomes available if this sequence alone is released (Day 4.3).
+
+        The last page of a sequence is held by no more sequences than those before it. If it is in the tree, the tree
+        has one of its references.
+        """
+        if not sequence.pages:
+            return False
+        last = sequence.pages[-1]
+        return self.allocator.references[last] == (2 if self.tip(sequence).page == last else 1)
 
     def commit(self) -> None:
         """Note that the model has run: all that was published is computed."""

@@ -7,7 +7,8 @@ from typing import Any
 
 from coursekit import arrays
 from coursekit.checking.causes import find_plain_cause
-from coursekit.checking.comparison import CheckFailed, differing, kind_of, plural
+from coursekit.checking.comparison import CheckFailed, kind_of
+from coursekit.checking.wording import differing, plural
 
 
 def fail_plain(actual: Any, expected: Any, name: str, known: str | None = None) -> None:

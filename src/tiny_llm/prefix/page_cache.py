@@ -85,6 +85,13 @@ class BasePageCache:
         """
         raise NotImplementedError("Week 4 Day 1 Task 1: The life of a page")
 
+    def frees(self, sequence: PagedSequence) -> bool:
+        """Whether a page becomes available if this sequence alone is released (Day 4.3).
+
+        The last page of a sequence is held by no more sequences than those before it.
+        """
+        raise NotImplementedError("Week 4 Day 3 Task 1: Which request loses its pages")
+
     def commit(self) -> None:
         """Note that the model has run: all that was published is computed."""
 

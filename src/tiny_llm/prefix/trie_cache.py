@@ -67,7 +67,7 @@ class TrieCache(BasePageCache):
 
         It takes a reference to each page that it finds, at once: from then on the page can't be evicted. At least one
         token is left to compute, since the next token is sampled from the logits of the last one. A page that was
-        published in this step is found, too: all layers write the keys of a step before they read any.
+        published in this step is found, too: each layer writes the keys of the whole step before it reads any.
 
         A sequence that has a page behind its path, full or not, finds nothing: what it has computed itself it keeps.
 
@@ -124,6 +124,14 @@ class TrieCache(BasePageCache):
             count: at most as many as there are such nodes; nothing happens if it is below 1.
         """
         raise NotImplementedError("Week 4 Day 1 Task 4: Release and evict")
+
+    def frees(self, sequence: PagedSequence) -> bool:
+        """Whether a page becomes available if this sequence alone is released (Day 4.3).
+
+        The last page of a sequence is held by no more sequences than those before it. If it is in the tree, the tree
+        has one of its references.
+        """
+        raise NotImplementedError("Week 4 Day 3 Task 1: Which request loses its pages")
 
     def commit(self) -> None:
         """Note that the model has run: all that was published is computed."""
