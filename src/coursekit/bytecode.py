@@ -20,6 +20,7 @@ def keep_bytecode() -> None:
         return
     from platformdirs import user_cache_dir
 
+    # The rule of `tiny_llm.cache_folder`, once more: this tool may not import the learner's package.
     cache = os.environ.get(CACHE) or user_cache_dir("tiny-llm", appauthor=False)
     del os.environ[FORBIDDEN]
     os.environ[FOLDER] = sys.pycache_prefix = os.path.join(cache, "bytecode")

@@ -15,12 +15,12 @@ from coursekit.checking.comparison import (
     CheckFailed,
     Comparison,
     Suspects,
-    apart,
     kind_of,
     part_of_each,
     wanted_array,
 )
 from coursekit.checking.plain import fail_plain, outline, same_type, show
+from coursekit.checking.wording import apart
 from coursekit.running.stubs import reached_stub
 
 WROTE_IN_PLACE = (

@@ -1,4 +1,4 @@
-"""Ctrl-C while modules are imported, and after the work is done."""
+"""How a command ends by Ctrl-C while it imports modules, and once its work is done."""
 
 from __future__ import annotations
 

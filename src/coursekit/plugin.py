@@ -23,14 +23,15 @@ from coursekit.running.drawn import DrawnExamples
 from coursekit.running.failures import Failure, Places, describe
 from coursekit.running.import_path import Impl, choose_implementation, choose_triton
 from coursekit.running.journal import Journal, journal_of, open_faults
-from coursekit.running.leaving import NoWayOut
 from coursekit.running.memory_limit import keep_to
 from coursekit.running.printed import printed, skip_reason
 from coursekit.running.progress_line import ProgressLine, silence_terminal
-from coursekit.running.results import Report, Result, sentence
+from coursekit.running.results import Report, Result
 from coursekit.running.shortcuts import SHORTCUTS_KEY, Shortcuts
 from coursekit.running.task_of_test import TasksOfTests
 from coursekit.running.time_limits import TimeLimits
+from coursekit.running.titles import NamedParameters, sentence
+from coursekit.running.ways_out import NoWayOut
 from coursekit.task_state import TaskState
 from coursekit.tracks import covers, track_refusal
 
@@ -81,7 +82,12 @@ def pytest_configure(config: pytest.Config) -> None:
         keep_to(config.option.coursekit_memory, faults)
     limits = TimeLimits(config, course, faults)
     tasks = TaskPlugin(config, course, lab, limits)
-    others = (NoWayOut(tasks.places), Shortcuts(tasks.places, tasks.task_of), DrawnExamples())
+    others = (
+        NoWayOut(tasks.places),
+        Shortcuts(tasks.places, tasks.task_of),
+        DrawnExamples(),
+        NamedParameters(),
+    )
     for plugin in (tasks, limits, *others):
         config.pluginmanager.register(plugin, f"coursekit-{type(plugin).__name__}")
 

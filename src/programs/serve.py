@@ -14,10 +14,10 @@ from coursekit.running.import_path import Impl
 from programs import options
 from programs.cores import PAGE_SIZE, most_pages, ragged_batch, require_memory, warm_up
 from programs.implementation import require_written
-from programs.leaving import Leaving, leave
 from programs.loaded import LoadedModel, load, running
 from programs.serve_view import ServeView
 from programs.stages import SERVED
+from programs.stop_signals import StopSignals, end_process
 
 if TYPE_CHECKING:
     from tiny_llm.ragged.batcher import Batcher
@@ -72,10 +72,10 @@ def serve(
 
 
 async def _serve(batcher: Batcher, loaded: LoadedModel, port: int, view: ServeView, grace: float) -> None:
-    """Serve until a signal comes; then let calls finish, and leave. The next signal leaves at once."""
+    """Serve until a signal comes; then let calls finish, and end the process. The next signal ends it at once."""
     from tiny_llm.ragged.grpc_server import Server
 
-    leaving = Leaving(lambda: view.left(batcher.stats()))
+    signals = StopSignals(lambda: view.left(batcher.stats()))
     server = Server(batcher, loaded.tokenizer, port=port)
     try:
         address = await server.start()
@@ -83,13 +83,13 @@ async def _serve(batcher: Batcher, loaded: LoadedModel, port: int, view: ServeVi
         raise CourseError(f"{error}; choose another port with --port, or 0 for any that is free") from None
     view.started(address, PORT, batcher.stats())
     with view:
-        while batcher.thread.is_alive() and not await leaving.asked_within(SECONDS_BETWEEN):
+        while batcher.thread.is_alive() and not await signals.asked_within(SECONDS_BETWEEN):
             view.show(batcher.stats())
-    if not leaving.asked.is_set():
+    if not signals.asked.is_set():
         await server.stop(grace=0)
         raise CourseError("the batcher's thread has ended; what it died of is above")
     view.stopping(batcher.stats(), grace)
     with suppress(TimeoutError):
         await asyncio.wait_for(server.stop(grace), grace + MARGIN)
     view.stopped(batcher.stats())
-    leave(0)
+    end_process(0)

@@ -12,4 +12,5 @@ CACHE_VARIABLE = "TINY_LLM_CACHE"
 
 def cache_folder() -> Path:
     """The folder that TINY_LLM_CACHE names, or else the user's cache folder for this package. It need not exist."""
+    # `coursekit.bytecode` repeats this rule: the course's tool may not import the learner's package.
     return Path(os.environ.get(CACHE_VARIABLE) or user_cache_dir("tiny-llm", appauthor=False))

@@ -59,7 +59,7 @@ def test_the_first_failure_is_told_before_what_is_not_written(course):
 
 def failures(course, count, task="1.1.2", **options):
     """The board of a task of which `count` tests are wrong, called "the first one", "number 1", and so on."""
-    wrong = [result(task, "wrong", f"message {number}\n" * 6) for number in range(count)]
+    wrong = [result(task, "wrong", f"message {number}\n" * 8) for number in range(count)]
     wrong = [
         replace(test, id=f"{number}", sentence=f"number {number}" if number else "the first one")
         for number, test in enumerate(wrong)
@@ -110,7 +110,7 @@ def test_failing_tests_of_another_day_are_not_named(course):
 def test_on_request_every_failing_test_is_shown_with_the_first_lines_of_its_message(course):
     text = failures(course, 9, every=True)
     for number in range(9):
-        assert text.count(f"message {number}\n") == 4
+        assert text.count(f"message {number}\n") == 6
     assert "number 8  (tests/x.py:3)" in text
     assert "… 2 more lines" in text
     assert "Also failing" not in text

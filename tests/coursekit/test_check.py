@@ -67,6 +67,20 @@ def test_a_missing_axis_shows_in_the_shape_alone():
     assert "axes" not in text
 
 
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [(np.float32(0), "0.0"), (np.float32(0.25), "0.25"), (np.int64(0), "0"), (np.False_, "False")],
+)
+def test_one_number_everywhere_is_told_as_what_it_is_and_not_as_a_cause(number, said):
+    expected = np.arange(12).reshape(3, 4).astype(number.dtype)
+    text = complaint(np.full_like(expected, number), expected, dtype=None)
+    assert text.endswith(f"\n  every value found is {said}")
+    assert "every value found" not in complaint(expected[::-1].copy(), expected, dtype=None)
+    assert "every value found" not in complaint(
+        np.full_like(expected, number), np.ones_like(expected), dtype=None
+    )
+
+
 def test_a_float64_is_told_before_its_values():
     text = complaint(EXPECTED + 1, EXPECTED)
     assert text.startswith("the output: dtype float32 expected, float64 found")
@@ -287,7 +301,7 @@ def test_a_valid_call_that_is_refused_is_told_with_the_rule():
 
 
 def test_plain_values_have_suspects_too():
-    for actual, expected in ((2, 1), ([1, 2, 3], [1, 2]), ("ab", "a"), ({1}, {2})):
+    for actual, expected in ((2, 1), ([1, 2, 3], [1, 2]), ("ab", "a"), ({1}, {2}), ({1: 2}, {1: 3})):
         with pytest.raises(CheckFailed, match=r"likely cause: it went on$"):
             check_equal(actual, expected, name="x", suspects={"it stopped": 0, "it went on": actual})
     with pytest.raises(CheckFailed, match=r"likely cause: it went on$"):

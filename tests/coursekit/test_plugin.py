@@ -107,7 +107,7 @@ def test_a_wrong_task_counts_its_tests_and_tells_the_first_failure(report):
     assert task["complete"]
     assert [test["sentence"] for test in task["tests"]][:2] == [
         "multiplies width by height",
-        "is never negative [1]",
+        "is never negative [side=1]",
     ]
     assert task["tests"][0]["where"] == "tests/week_1/test_day_1.py:7"
 

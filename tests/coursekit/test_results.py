@@ -2,7 +2,7 @@
 
 import pytest
 
-from coursekit.running.results import Report, Result, fold, read_report, sentence
+from coursekit.running.results import Report, Result, fold, read_report
 from coursekit.task_state import TaskState
 
 STATES = [TaskState.CRASHED, TaskState.NOT_STARTED, TaskState.PASSED, TaskState.SKIPPED]
@@ -47,15 +47,3 @@ def test_a_task_counts_its_tests_and_knows_whether_all_ran():
     assert first.first_failure is not None
     assert first.first_failure.message == "first"
     assert (second.state, second.complete, second.first_failure) == ("passed", True, None)
-
-
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        ("test_task_2_grouped_heads_share_their_keys", "grouped heads share their keys"),
-        ("test_task_12_any_axis[-1]", "any axis [-1]"),
-        ("test_the_tool_works", "the tool works"),
-    ],
-)
-def test_a_tests_name_is_read_as_a_sentence(name, says):
-    assert sentence(name) == says

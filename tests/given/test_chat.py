@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tiny_tokenizers
 from tiny_tokenizers import CHATML, save_folder, write_gguf_tokenizer
 
 from tiny_llm.tokenizer import Tokenizer, load_tokenizer
@@ -40,12 +39,6 @@ CONVERSATIONS = (
         {"role": "user", "content": "{{ not a template }} {% if %}"},
     ],
 )
-
-
-@pytest.fixture(scope="module")
-def vocabulary() -> dict[str, Any]:
-    """A small trained vocabulary."""
-    return tiny_tokenizers.trained()
 
 
 @pytest.mark.parametrize("template", [CHATML, WITH_EVERYTHING], ids=["chatml", "with everything"])

@@ -6,19 +6,17 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import tiny_tokenizers
 import torch
 from damage import STEPS, TEMPLATES, VALUES, edits_of, header_places, json_edits
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from whole_models import MESSAGES, run_whole, whole_model, write_whole_folder, write_whole_gguf
+from whole_models import MESSAGES, run_whole, write_whole_gguf
 
 import tiny_llm.loading.apart as apart
 from tiny_llm.loading.chat_template import ChatTemplate
@@ -54,24 +52,6 @@ def ends_well(call: Callable[..., object], *arguments: Any) -> None:
     assert failed.isprintable()
 
 
-@pytest.fixture(scope="module")
-def vocabulary() -> dict[str, Any]:
-    """A small trained vocabulary."""
-    return tiny_tokenizers.trained()
-
-
-@pytest.fixture(scope="module")
-def model(vocabulary: dict[str, Any]) -> Any:
-    """A small Llama."""
-    return whole_model(vocabulary)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, model: Any, vocabulary: dict[str, Any]) -> Path:
-    """It, as a Hugging Face folder."""
-    return write_whole_folder(tmp_path_factory.mktemp("folder"), model, vocabulary)
-
-
 @pytest.fixture(autouse=True)
 def modest(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Programs of the files have little time, and all the cases of a test together little memory."""
@@ -103,30 +83,28 @@ def test_a_damaged_gguf_file(tmp_path: Path, model: Any, vocabulary: dict[str, A
     run()
 
 
-def test_a_damaged_config(tmp_path: Path, folder: Path) -> None:
-    copy = Path(shutil.copytree(folder, tmp_path / "folder"))
+def test_a_damaged_config(folder: Path) -> None:
     texts = {name: (folder / name).read_text() for name in ("config.json", "generation_config.json")}
 
     def load() -> None:
-        weights = load_weights(copy)
+        weights = load_weights(folder)
         Transformer(weights.config, weights)(torch.tensor([[0]]), slice(0, 1))
 
     @cases(0.26)
     @given(st.data())
     def run(data: st.DataObject) -> None:
         for name, text in texts.items():
-            (copy / name).write_text(data.draw(json_edits(text)), encoding="utf-8", errors="surrogatepass")
+            (folder / name).write_text(data.draw(json_edits(text)), encoding="utf-8", errors="surrogatepass")
         ends_well(load)
 
     run()
 
 
-def test_a_damaged_tokenizer(tmp_path: Path, folder: Path) -> None:
-    copy = Path(shutil.copytree(folder, tmp_path / "folder"))
+def test_a_damaged_tokenizer(folder: Path) -> None:
     texts = {name: (folder / name).read_text() for name in ("tokenizer.json", "tokenizer_config.json")}
 
     def use() -> None:
-        tokenizer = load_tokenizer(copy)
+        tokenizer = load_tokenizer(folder)
         ids = tokenizer.encode("the cat; isn't it 12?  aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!")
         tokenizer.decode(ids)
         tokenizer.encode("a<|im_end|>b", control_tokens=False)
@@ -137,7 +115,7 @@ def test_a_damaged_tokenizer(tmp_path: Path, folder: Path) -> None:
     def run(data: st.DataObject) -> None:
         for name, text in texts.items():
             damaged = data.draw(json_edits(text, VALUES | STEPS))
-            (copy / name).write_text(damaged, encoding="utf-8", errors="surrogatepass")
+            (folder / name).write_text(damaged, encoding="utf-8", errors="surrogatepass")
         ends_well(use)
 
     run()

@@ -9,15 +9,13 @@ import socket
 import sys
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
-from subprocess import PIPE, Popen
 from typing import Any
 
 import grpc
 import pytest
-import week_3
 from grpc_health.v1 import health_pb2
 from week_2.reading_model import V, alone
+from week_3.client_process import killed_client, next_line
 from week_3.patience import limit
 from week_3.serving import (
     END,
@@ -274,17 +272,10 @@ def test_a_client_that_is_silent_for_too_long_frees_its_seat(lab, monkeypatch):
 
     async def scenario(client: Loopback) -> None:
         client.core.toy_close()
-        message = message_of(lab, text="abc", max_tokens=50).SerializeToString()
-        method = f"/{lab.ragged.grpc_server.SERVICE}/Stream"
-        script = Path(week_3.__file__).with_name("killed_client.py")
-        process = Popen(
-            [sys.executable, str(script), client.server.address, method, message.hex()], stdout=PIPE
-        )
-        try:
-            assert process.stdout is not None
+        async with killed_client(client, text="abc", max_tokens=50) as process:
             await client.step()
             client.core.toy_let(1)
-            await asyncio.to_thread(process.stdout.readline)
+            await next_line(process)
             process.send_signal(signal.SIGSTOP)
             gone = asyncio.wrap_future(client.batcher.futures[0])
             await asyncio.wait([gone], timeout=limit(SHORT))
@@ -292,8 +283,5 @@ def test_a_client_that_is_silent_for_too_long_frees_its_seat(lab, monkeypatch):
                 "a client has not answered for longer than it may, and its request goes on"
             )
             client.core.toy_open()
-        finally:
-            process.kill()
-            await asyncio.to_thread(process.communicate)
 
     over_grpc(lab, scenario)

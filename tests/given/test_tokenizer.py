@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import slow_bpe
-import tiny_tokenizers
 from tiny_tokenizers import CONTROL, TRICKY, USER_DEFINED, random_texts, save_folder, write_gguf_tokenizer
 from tokenizers import processors
 
@@ -18,12 +17,6 @@ from tiny_llm.tokenizer import load_tokenizer
 from tiny_llm.weights import WeightsError
 
 TEXTS = [*TRICKY, *random_texts(200)]
-
-
-@pytest.fixture(scope="module")
-def vocabulary() -> dict[str, Any]:
-    """A small trained vocabulary."""
-    return tiny_tokenizers.trained()
 
 
 def added(vocabulary: dict[str, Any], names: tuple[str, ...] = CONTROL + USER_DEFINED) -> dict[str, int]:

@@ -116,6 +116,13 @@ class Rows:
         def without_empty_caches() -> np.ndarray:
             return aligned([part[:, : 0 if part.shape[1] == L else None] for part in parts], S)
 
+        def with_sizes_for_tokens() -> np.ndarray:
+            """The one new token [Hkv, 1, D] without its row axis is written to the places of D tokens."""
+            longer = [
+                np.concatenate([part[:, :-1], np.repeat(part[:, -1:], D, axis=1)], axis=1) for part in parts
+            ]
+            return aligned(longer, S + D - 1)
+
         suspects = {
             "the padding stands between a request's past and its new tokens: all its tokens are to lie together, in "
             "the last columns": with_a_gap,
@@ -126,6 +133,11 @@ class Rows:
             "the padding isn't zeros but what was in memory before": with_its_padding,
         }
         columns = max(self.lengths)
+        if L == 1:
+            suspects[
+                "a request's cache was given `key[slot]`, which has no row axis: its last axis, of size D, was taken "
+                "for tokens"
+            ] = with_sizes_for_tokens
         if columns < L:
             suspects["S is not at least L"] = lambda: aligned(parts, columns)
         return suspects

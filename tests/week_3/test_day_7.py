@@ -6,15 +6,12 @@ import asyncio
 import contextlib
 import itertools
 import random
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from concurrent.futures import wait as wait_for_futures
 from functools import partial
-from pathlib import Path
-from subprocess import PIPE, Popen
 from typing import Any
 
 import numpy as np
@@ -29,6 +26,7 @@ from week_2.reading_model import V, alone, scores_after
 from coursekit import lab as door
 from coursekit.check import check_equal, check_raises
 
+from .client_process import killed_client, next_line
 from .patience import hangs, limit
 from .serving import (
     END,
@@ -2347,22 +2345,15 @@ def test_task_5_over_grpc_clients_that_cancel_leave_nothing_behind(lab):
 def test_task_5_over_grpc_a_client_that_is_killed_frees_seat_and_pages(lab):
     async def scenario(client: Loopback) -> None:
         client.core.toy_close()
-        message = message_of(lab, text="abc", max_tokens=50).SerializeToString()
-        method = f"/{lab.ragged.grpc_server.SERVICE}/Stream"
-        script = Path(__file__).with_name("killed_client.py")
-        process = Popen(
-            [sys.executable, str(script), client.server.address, method, message.hex()], stdout=PIPE
-        )
-        try:
-            assert process.stdout is not None
+        async with killed_client(client, text="abc", max_tokens=50) as process:
             await client.step()
             client.core.toy_let(1)
-            line = await asyncio.to_thread(process.stdout.readline)
-            check_equal(line, b"a piece\n", name="what the client's process says after the first step")
+            check_equal(
+                await next_line(process),
+                b"a piece\n",
+                name="what the client's process says after the first step",
+            )
             gone = asyncio.wrap_future(client.batcher.futures[0])
-        finally:
-            process.kill()
-            await asyncio.to_thread(process.communicate)
         await asyncio.wait([gone], timeout=limit(SHORT))
         assert gone.cancelled(), "the client's process is gone, and its future was not cancelled"
         client.core.toy_open()

@@ -30,7 +30,6 @@ VALUE_CAUSES: tuple[Cause, ...] = (
     mistakes_mask.mask_elsewhere,
     mistakes_mask.zero_times_infinity,
     mistakes_mask.mask_not_infinite,
-    mistakes_value.all_zeros,
     mistakes_value.whole_rows_nan,
     mistakes_value.sign_flipped,
     mistakes_value.constant_factor,

@@ -10,6 +10,7 @@ import numpy as np
 from coursekit import arrays, lab
 from coursekit.checking.cases import Axes
 from coursekit.checking.causes import find_cause
+from coursekit.checking.wording import apart, differing, one_number, plural
 
 Suspects = Mapping[str, Any]
 
@@ -130,8 +131,11 @@ class Comparison:
         if expected.dtype.kind not in "fc":
             wrong = actual != expected
             if wrong.any():
-                lines = [differing(int(wrong.sum()), actual.size, "value")]
-                self._fail([*lines, self._first(wrong, actual, expected)], actual, expected)
+                lines = [
+                    differing(int(wrong.sum()), actual.size, "value"),
+                    self._first(wrong, actual, expected),
+                ]
+                self._fail([*lines, *one_number(actual, expected)], actual, expected)
             return
         with np.errstate(invalid="ignore"):
             wrong = ~np.isclose(actual, expected, self.rtol, self.atol, equal_nan=True)
@@ -145,6 +149,7 @@ class Comparison:
             f"{count} by more than rtol {self.rtol:g}, atol {self.atol:g}",
             self._at("worst", worst, actual, expected),
             f"largest error: {error.max():.3g}, among values of up to {largest:.3g}",
+            *one_number(actual, expected),
         ]
         self._fail(lines, actual, expected)
 
@@ -204,18 +209,6 @@ def kind_of(value: Any) -> str:
     return f"{'an' if name[0] in 'aeioAEIO' else 'a'} {name}"
 
 
-def plural(count: int, thing: str) -> str:
-    """A count and what is counted: "1 item", "3 items"."""
-    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
-
-
-def differing(wrong: int, all_of_them: int, thing: str) -> str:
-    """How many differ: "1 of 4 values differs", "the value differs" where there is one."""
-    if all_of_them == 1:
-        return f"the {thing} differs"
-    return f"{wrong} of {all_of_them} {thing}s {'differs' if wrong == 1 else 'differ'}"
-
-
 def part_of_each(suspects: Suspects, position: int, expected: tuple[Any, ...]) -> Suspects:
     """The suspects of one part of a tuple whose earlier parts were right: those that are right there as well."""
 
@@ -231,11 +224,3 @@ def part_of_each(suspects: Suspects, position: int, expected: tuple[Any, ...]) -
         return value
 
     return {mistake: part(given) for mistake, given in suspects.items()}
-
-
-def apart(expected: Any, actual: Any) -> tuple[str, str]:
-    """Two numbers as texts, with as many digits as it takes to tell them apart."""
-    if {np.asarray(value).dtype.kind for value in (expected, actual)} != {"f"}:
-        return str(expected), str(actual)
-    pairs = [(f"{expected:.{digits}g}", f"{actual:.{digits}g}") for digits in (7, 10, 17)]
-    return next((pair for pair in pairs if pair[0] != pair[1]), pairs[0])

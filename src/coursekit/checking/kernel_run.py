@@ -40,8 +40,8 @@ def run_as_python(kernel: Any, *arguments: Any, spread: bool = True) -> Any:
         arguments: its arguments. They should be small: loops in Python are slow.
         spread: whether it must have a `prange` loop, of which no two passes may write to the same place of an array.
 
-    Repasses:
-        what the kernel repasses.
+    Returns:
+        what the kernel returns.
 
     Raises:
         CheckFailed: it leaves the bounds of an array, lacks the loop, or shares an array between its passes.

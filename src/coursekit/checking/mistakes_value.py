@@ -9,12 +9,6 @@ import numpy as np
 from coursekit.checking.cases import Case
 
 
-def all_zeros(case: Case) -> str | None:
-    if case.actual.size and not case.actual.any() and case.expected.any():
-        return "everything is zero"
-    return None
-
-
 def whole_rows_nan(case: Case) -> str | None:
     wrong = np.isnan(case.actual)
     if not wrong.any() or np.isnan(case.expected).any():

@@ -11,7 +11,7 @@ from coursekit.task_state import TaskState
 
 FAILED = (TaskState.CRASHED, TaskState.WRONG)
 TITLES_SHOWN = 5
-LINES_OF_EACH = 4  # of a message, where all are shown
+LINES_OF_EACH = 6  # of a message, where all are shown
 
 
 def first_failing(report: Report) -> TaskResult | None:

@@ -152,14 +152,6 @@ def read_result(fields: dict[str, Any]) -> Result:
     return Result(**{**fields, "state": TaskState(fields["state"]), "shortcuts": shortcuts})
 
 
-def sentence(test_name: str) -> str:
-    """What a test's name says: "test_task_2_heads_share_keys[3]" -> "heads share keys [3]"."""
-    name, bracket, parameters = test_name.partition("[")
-    match = TASK_TEST.fullmatch(name)
-    words = (match[2] if match else name.removeprefix("test_")).replace("_", " ")
-    return f"{words} {bracket}{parameters}".strip()
-
-
 def fold(states: Iterable[TaskState]) -> TaskState:
     """One state for several tests, given in their order: the one that the learner should see to first."""
     found = list(states)

@@ -13,6 +13,7 @@ from coursekit.interrupts import INTERRUPTED
 from coursekit.manifest import load_manifest
 from coursekit.paths import Course
 from coursekit.running.import_path import Impl
+from coursekit.running.options import BackendOption, DeviceOption, KeywordOption, WordsArgument
 from coursekit.running.output import show
 from coursekit.running.pytest_process import (
     TESTS_FAILED,
@@ -29,24 +30,16 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 
 
 def run_tests(
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[DAY] [-- PYTEST ARGUMENTS]",
-            help="A day such as 1.3, a task such as 1.3.2, or a week; after --: passed on to pytest.",
-        ),
-    ] = None,
-    keyword: Annotated[
-        str | None, typer.Option("-k", metavar="NAME", help="Run only tests that have this in their names.")
-    ] = None,
+    words: WordsArgument = None,
+    keyword: KeywordOption = None,
     every_failure: Annotated[
         bool, typer.Option("--all", help="Show every failing test, not only the first.")
     ] = False,
     week: Annotated[int | None, typer.Option(help="Test the days of this week.")] = None,
     day: Annotated[int | None, typer.Option(help="Test this day of the week.")] = None,
     impl: Annotated[Impl, typer.Option(help="Whose code: yours, or the reference.")] = Impl.LEARNER,
-    backend: Annotated[Backend, typer.Option(help="The framework that the arrays are of.")] = Backend.TORCH,
-    device: Annotated[Device, typer.Option(help="Where the arrays are put.")] = Device.CPU,
+    backend: BackendOption = Backend.TORCH,
+    device: DeviceOption = Device.CPU,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show what pytest says, too.")] = False,
 ) -> None:
     """Test your code: the day or the task that you name, the week, or every day begun and the one after."""

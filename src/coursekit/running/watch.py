@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -18,6 +17,7 @@ from coursekit.manifest import Manifest, load_manifest
 from coursekit.paths import PACKAGES, Course
 from coursekit.running.changes import show_changes
 from coursekit.running.import_path import Impl
+from coursekit.running.options import BackendOption, DeviceOption, KeywordOption, WordsArgument
 from coursekit.running.results import Report
 from coursekit.running.round import Round
 from coursekit.running.selection import Asked, read_arguments
@@ -26,18 +26,10 @@ FIRST_ANSWER_MS = 300
 
 
 def watch_tests(
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[DAY] [-- PYTEST ARGUMENTS]",
-            help="A day such as 1.3, a task such as 1.3.2, or a week; after --: passed on to pytest.",
-        ),
-    ] = None,
-    keyword: Annotated[
-        str | None, typer.Option("-k", metavar="NAME", help="Run only tests that have this in their names.")
-    ] = None,
-    backend: Annotated[Backend, typer.Option(help="The framework that the arrays are of.")] = Backend.TORCH,
-    device: Annotated[Device, typer.Option(help="Where the arrays are put.")] = Device.CPU,
+    words: WordsArgument = None,
+    keyword: KeywordOption = None,
+    backend: BackendOption = Backend.TORCH,
+    device: DeviceOption = Device.CPU,
 ) -> None:
     """Test your code now and after every save, until Ctrl-C; after the first time, only what changed is shown.
 

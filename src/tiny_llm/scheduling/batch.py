@@ -92,7 +92,8 @@ class ExtendBatch(EngineCore):
     def step(self) -> Step:
         """Plan a step, run the model on it, sample, and let the requests go that are finished.
 
-        If planning or the model fails, everything is as it was before the step, apart from pages that were evicted.
+        If planning or the model fails, everything is as it was before the step, apart from pages that were evicted,
+        and requests that were preempted (Day 4.3).
         If the sampler of a request fails with an Exception, this request alone ends: its ``error`` says why, and its
         output is what it had.
 

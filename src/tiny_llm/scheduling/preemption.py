@@ -54,25 +54,35 @@ class PreemptiveScheduler(Scheduler):
         self.preemptions = 0  # so far
 
     def refusal(self, request: Request) -> str | None:
-        """Why a request can't ever be planned, or None: its priority is no number from 0 to HIGHEST (given code)."""
-        if request.priority not in range(HIGHEST + 1):
-            return f"the priority is {request.priority!r}; it must be a whole number from 0 to {HIGHEST}"
+        """Why a request can't ever be planned, or None (given code).
+
+        Its priority must be an int from 0 to HIGHEST, and no bool, which Python counts as an int; its client a string.
+        """
+        priority, client = request.priority, request.client
+        if not isinstance(priority, int) or isinstance(priority, bool) or not 0 <= priority <= HIGHEST:
+            return f"the priority is {priority!r}; it must be a whole number from 0 to {HIGHEST}"
+        if not isinstance(client, str):
+            return f"the client is {client!r}; it must be a string"
         return None
 
     def push(self, request: Request) -> None:
         """Let a request wait; its client is here from now on (given code)."""
-        self.fairness.arrive(request.client, +self.clients)
+        self.fairness.arrive(request.client, self.clients)
         self.clients[request.client] += 1
         super().push(request)
 
     def age(self) -> None:
-        """Let the requests that wait rise by a level each time that they have waited ``patience`` steps."""
+        """Note that a step has passed: a request rises by a level each time that it has waited ``patience`` steps.
+
+        Of the requests of one client that wait at the same level, only the one that came first ages: the others wait
+        for their own client. Otherwise a client with many requests would fill the highest level with them, and shut
+        the others out.
+        """
         raise NotImplementedError("Week 4 Day 3 Task 3: Begin and resume")
 
     def plan(self) -> list[Chunk]:
         """Choose what each request brings to the next step, as :meth:`Scheduler.plan` does (given code)."""
         self.preempted = []
-        self.age()
         return super().plan()
 
     def line(self) -> Iterator[Standing]:
@@ -117,7 +127,8 @@ class PreemptiveScheduler(Scheduler):
     def preempt(self, victim: Standing) -> None:
         """Take all pages from a request that runs: it waits again, and will resume where the page cache still can.
 
-        Its full pages are published already. Its tokens, its sampler and its level stay.
+        Its full pages are published already. Its tokens, its sampler and its level stay. It stays preempted if the
+        step fails.
         """
         raise NotImplementedError("Week 4 Day 3 Task 2: Preempt")
 
@@ -146,9 +157,13 @@ class PreemptiveScheduler(Scheduler):
         raise NotImplementedError("Week 4 Day 3 Task 3: Begin and resume")
 
     def commit(self) -> None:
-        """Note that the model has run on the step that was planned, and charge the clients for it (given code)."""
+        """Note that the model has run on the step that was planned (given code).
+
+        The clients are charged for it, and the requests that wait have waited one step more.
+        """
         for chunk in self.planned:
             self.charge(chunk.running, chunk.count)
+        self.age()
         super().commit()
 
     def charge(self, running: Standing, count: int) -> None:
@@ -163,10 +178,14 @@ class PreemptiveScheduler(Scheduler):
         raise NotImplementedError("Week 4 Day 3 Task 4: Fair to clients")
 
     def remove(self, requests: Collection[Request]) -> None:
-        """Let some requests go, between two steps, and release their pages; clients without any leave (given code)."""
+        """Let some requests go, between two steps, and release their pages (given code).
+
+        A client without any request here leaves, too.
+        """
         gone = [each.request.client for each in self.running + self.waiting if each.request in requests]
         super().remove(requests)
         for client in gone:
             self.clients[client] -= 1
             if not self.clients[client]:
-                self.fairness.depart(client, +self.clients)
+                del self.clients[client]
+                self.fairness.depart(client, self.clients)

@@ -15,7 +15,7 @@ class Standing(Running):
     """
 
     level: int = 0  # its priority, and one more for each time that it has waited long
-    waited: int = 0  # steps that it has waited, in all
+    waited: int = 0  # steps that it has waited as the first of its client and level, in all
     resumes: bool = False  # whether it was preempted
     charged: int = 0  # how many of its tokens its client has been charged for
 

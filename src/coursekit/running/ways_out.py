@@ -1,4 +1,4 @@
-"""A test runs to its end: what leaves it early is no way out for the code that it tests.
+"""The ways out of a test that the code under test may not take: each test runs to its end.
 
 `pytest.skip` makes a test count as skipped, and `pytest.exit` ends the whole run. The course's tests may call them;
 called by the learner's code, they are failures. So is a KeyboardInterrupt that some line raises, as a test of clean
@@ -17,7 +17,7 @@ import pytest
 from coursekit.running.early_ends import CodeInterrupted, CodeLeft
 from coursekit.running.failures import Places
 
-LEAVING = (
+WAYS_OUT = (
     pytest.skip.Exception,
     pytest.xfail.Exception,
     pytest.exit.Exception,
@@ -48,7 +48,7 @@ class NoWayOut:
     def _kept(self) -> Generator[None, None, None]:
         try:
             yield
-        except LEAVING as error:
+        except WAYS_OUT as error:
             if self._from_learner(error):
                 raise CodeLeft from error
             raise

@@ -1,4 +1,4 @@
-"""How a server's process ends when it is told to: with the first signal in peace, with the next one at once."""
+"""The signals that tell a server's process to stop: the first lets calls finish, the next one ends it at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import NoReturn
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class Leaving:
+class StopSignals:
     """Notes the first SIGINT or SIGTERM; the next one ends the process, with the exit code that shells expect."""
 
     def __init__(self, at_once: Callable[[], None]) -> None:
@@ -47,10 +47,10 @@ class Leaving:
         try:
             self._at_once()
         finally:
-            leave(128 + number)
+            end_process(128 + number)
 
 
-def leave(code: int) -> NoReturn:
+def end_process(code: int) -> NoReturn:
     """End the process. The interpreter's own end takes a second or two with torch, and may meet a running step."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(
