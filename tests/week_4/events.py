@@ -13,10 +13,10 @@ COMMON = ([0, 1, 1, 0, 1, 0, 0, 0, 1, 1, 1, 0], [0, 1, 1, 0, 0, 0, 0, 1, 0, 1, 0
 prompts = st.builds(
     lambda common, count, rest: [*common[:count], *rest],
     st.sampled_from(COMMON),
-    st.integers(0, 12),
-    st.lists(st.integers(0, 1), min_size=1, max_size=4),
+    st.one_of(st.integers(0, 12), st.integers(9, 12)),
+    st.lists(st.integers(0, 1), min_size=1, max_size=3),
 )
-chunks = st.lists(st.sampled_from([1, 2, 3, 4, 6, 9, 20]), min_size=1, max_size=4)
+chunks = st.lists(st.sampled_from([1, 2, 2, 3, 4, 5, 20]), min_size=1, max_size=4)
 events = st.lists(
     st.one_of(
         st.tuples(st.just("arrive"), prompts, st.integers(0, 5)),
@@ -28,8 +28,23 @@ events = st.lists(
         st.tuples(st.just("evict"), st.integers(0, 3)),
         st.tuples(st.just("other"), st.integers(0, 3)),
     ),
-    max_size=30,
+    min_size=15,
+    max_size=50,
 )
+
+HELLO = COMMON[0][:9]
+LATE: list[tuple[Any, ...]] = [
+    ("arrive", HELLO, 2),
+    ("arrive", HELLO, 2),
+    ("step", [2], False),
+    ("step", [2], False),  # the first publishes page 1, the second has one of its own with the same tokens
+    ("end", 0),
+    ("evict", 1),
+    ("step", [3], True),  # the second publishes its page 1 late: it stays; page 2 is taken back
+    ("arrive", HELLO, 0),
+    ("step", [3], False),
+]
+"""A page that is published in a later step than it was computed, and a step that fails."""
 
 
 def play(arrivals: Arrivals, happens: Sequence[tuple[Any, ...]]) -> None:
