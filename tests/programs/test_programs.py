@@ -86,7 +86,7 @@ def test_a_repetition_penalty_changes_the_answer() -> None:
         (("batch-main", "--impl", "solution", "--temperature", "-1"), "Invalid value for '--temperature'"),
         (
             ("batch-main", "--impl", "solution", "--stage", "warp"),
-            "there is no stage 'warp'; there are: ragged, kernel",
+            "there is no stage 'warp'; there are: preempt, extend, ragged, kernel",
         ),
         (
             (*PAGED, "--attention", "cpu", "--dtype", "float16"),
@@ -197,6 +197,21 @@ def test_batch_main_answers_all_prompts_in_order_and_ends_with_the_times(stage: 
         assert re.search(rf"{name}.* \d[\d,.]*", done.stdout), name
     assert f"{len(PROMPTS)} of {len(PROMPTS)} answered" in done.stderr
     assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_batch_main_prints_the_tree_of_pages_and_what_was_reused() -> None:
+    system = "Answer in one short sentence, in plain words, and never make a list of anything at all."
+    bounds = ("--max-tokens", "2", "--seats", "3", "--chunk", "400")
+    done = run("batch-main", "--impl", "solution", "--stage", "extend", "--trie", "--system", system, *bounds)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^the tree: \d+ of \d+ pages of 16 tokens; 0 are held$", done.stdout, re.MULTILINE)
+    assert re.search(r"^└── requests 1-16: .*: system Answer in one short", done.stdout, re.MULTILINE)
+    assert re.search(r"^    └── request 16: ", done.stdout, re.MULTILINE)
+    reused = re.search(r"^tokens reused +([\d,]+)", done.stdout, re.MULTILINE)
+    assert reused is not None
+    assert int(reused[1].replace(",", "")) >= 15 * 16, "all but the first request find the system message"
+    assert "pages evicted" in done.stdout
+    assert "preemptions" not in done.stdout
 
 
 @pytest.mark.parametrize("option", ["--seats", "--chunk", "--max-tokens"])

@@ -56,7 +56,7 @@ class Scheduler:
         self.running: list[Standing] = []  # those that have begun, in the order in which they came
         self.planned: list[Chunk] = []  # the step that is being planned, or runs
         self.begun: list[Standing] = []  # those that were waiting before this step
-        self.had: dict[Standing, int] = {}  # those that ran before this step, and how many tokens each had
+        self.had: dict[Standing, int] = {}  # tokens in the pool, before this step, of each that ran then
         self.preempted: list[Request] = []  # those that lost their pages in this step; none before Day 4.3
         self.left = 0  # what is left of the budget in the step that is being planned
         self.reused = 0  # tokens that the page cache has found, and that were not computed, in all steps

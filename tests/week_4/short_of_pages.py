@@ -1,0 +1,152 @@
+"""Day 4.3's engine on a pool that holds token ids: a request that reads wrong pages gets wrong tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from week_2.reading_model import V, alone, fingerprints, scores_after
+
+from coursekit.check import CheckFailed, check_equal
+
+from .preempting import check_books, scheduler_of
+
+POISON = -1  # what a run that fails leaves behind
+
+
+class TokenModel:
+    """Stands for a model and its pool. A place holds a token id; the scores follow from all tokens that are read."""
+
+    def __init__(self, lab: Any, pages: int, P: int) -> None:
+        self.lab, self.P = lab, P
+        self.pool = SimpleNamespace(keys=np.zeros((1, pages)), page_size=P)
+        self.model = SimpleNamespace(
+            embedding=SimpleNamespace(weight=np.zeros((V, 1))), logits=self._logits
+        )
+        self.held: dict[int, int] = {}
+        self.error: BaseException | None = None  # what the next run raises
+
+    def run(self, sequences: Sequence[Any], tables: Any, tokens: Sequence[int], q_lens: Sequence[int]) -> Any:
+        """Write all new tokens, then let each sequence read all of its own, as each layer of a model does."""
+        places, left = [], iter(tokens)
+        for sequence, pages, count in zip(sequences, tables.tolist(), q_lens, strict=True):
+            stop = sequence.length + count
+            mine = [pages[n // self.P] * self.P + n % self.P for n in range(stop)]
+            for place in mine[sequence.length :]:
+                self.held[place] = next(left) if self.error is None else POISON
+            places.append(mine)
+        if self.error is not None:
+            error, self.error = self.error, None
+            raise error
+        for sequence, count in zip(sequences, q_lens, strict=True):
+            sequence.advance(count)
+        read = [fingerprints([self.held.get(place, POISON) for place in mine])[-1] for mine in places]
+        return self.lab.array(np.array(read, dtype=np.float32)[:, None])
+
+    def _logits(self, hidden: Any) -> Any:
+        return self.lab.array(np.stack([scores_after(int(row[0])) for row in self.lab.numpy(hidden)]))
+
+
+class ShortOfPages:
+    """An engine, its requests, and what each of them must get: what it gets alone."""
+
+    def __init__(
+        self, lab: Any, *, pages: int, P: int = 3, limit: int = 64, separate: bool = False, **options: Any
+    ) -> None:
+        self.lab, self.limit = lab, limit
+        self.scheduler = scheduler_of(lab, pages=pages, P=P, limit=limit, **options)
+        self.model = TokenModel(lab, pages + 1, P)
+        self.core = lab.scheduling.batch.ExtendBatch(self.model, self.scheduler, separate=separate)
+        self.wanted: dict[Any, list[int]] = {}
+        self.preempted: dict[Any, int] = {}  # how often, by request
+        self.began: dict[Any, int] = {}  # in which step each got its first tokens
+        self.steps = 0
+
+    def push(self, prompt: Sequence[int], max_tokens: int, seed: int | None = None, **options: Any) -> Any:
+        """A request comes; with a seed, it draws its tokens at a temperature."""
+        wanted, sampler = {}, {}
+        if seed is not None:
+            params = self.lab.sampler.SamplingParams(temperature=2.0, top_k=5, seed=seed)
+            other = self.lab.sampler.Sampler(params)
+            sampler["sample"] = self.lab.sampler.Sampler(params)
+            wanted["choose"] = lambda scores, ids: other(self.lab.array(scores), ids)
+        request = self.lab.request.Request(prompt, max_tokens, **sampler, **options)
+        self.wanted[request] = alone(prompt, max_tokens, max_positions=self.limit, **wanted)
+        self.core.push(request)
+        return request
+
+    def step(self) -> Any:
+        """Make a step, and prove that it has done something, and that the books balance."""
+        __tracebackhide__ = True
+        waiting = {each.request for each in self.scheduler.waiting}
+        step = self.core.step()
+        self.steps += 1
+        when = f"after step {self.steps}"
+        if not step.issued and (waiting or self.core.requests):
+            raise CheckFailed(f"{when}: there are requests, and no token was computed")
+        for request in step.preempted:
+            self.preempted[request] = self.preempted.get(request, 0) + 1
+        begun = [request for request, _ in step.issued if request in waiting]
+        for request in begun:
+            self.began.setdefault(request, self.steps)
+        check_books(self.scheduler, when)
+        for request in step.finished:
+            self.check_output(request)
+        return step
+
+    def fail(self, error: BaseException) -> None:
+        """Let the model fail in the next step, which must let the error through and put the requests back."""
+        __tracebackhide__ = True
+        self.model.error = error
+        try:
+            self.core.step()
+        except BaseException as raised:
+            if raised is not error:
+                raise
+        else:
+            raise CheckFailed("the model has failed in this step, and `step` has raised nothing")
+        check_books(self.scheduler, "after a step in which the model failed")
+
+    def finish(self, most: int = 1000) -> None:
+        """Make steps until all requests have ended."""
+        __tracebackhide__ = True
+        first = self.steps
+        while self.core.requests:
+            if self.steps - first >= most:
+                raise CheckFailed(
+                    f"after {most} steps these requests have not ended: {self._state()}. They had to end long before"
+                )
+            self.step()
+        free = self.scheduler.cache.allocator.num_pages - 1
+        check_equal(
+            self.scheduler.cache.available,
+            free,
+            name="how many pages are available when all requests have ended",
+        )
+
+    def abort(self, requests: Collection[Any]) -> None:
+        __tracebackhide__ = True
+        self.core.abort(requests)
+        check_books(self.scheduler, "after requests were aborted")
+
+    def check_output(self, request: Any) -> None:
+        __tracebackhide__ = True
+        times = self.preempted.get(request, 0)
+        check_equal(
+            request.output,
+            self.wanted[request],
+            name=f"the output of a request with a prompt of {request.prompt_len} tokens that was preempted {times} "
+            "times (expected: what it gets alone)",
+        )
+
+    def _state(self) -> str:
+        told = []
+        for each in sorted(self.scheduler.running + self.scheduler.waiting, key=lambda each: each.rank):
+            request = each.request
+            told.append(
+                f"number {each.rank} ({request.num_generated} of {request.max_tokens} tokens, level {each.level}, "
+                f"preempted {self.preempted.get(request, 0)} times)"
+            )
+        return ", ".join(told[:5]) + (" …" if len(told) > 5 else "")

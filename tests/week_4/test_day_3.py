@@ -1,0 +1,1103 @@
+"""Day 4.3: which request loses its pages, preemption, ageing, resuming, and fairness between clients."""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coursekit import lab as door
+from coursekit.check import check_equal, check_raises
+
+from .preempting import (
+    CACHES,
+    books,
+    check_books,
+    check_unchanged,
+    name,
+    names,
+    plan,
+    preempted,
+    run,
+    scheduler_of,
+    take,
+    text,
+    wait,
+)
+from .short_of_pages import ShortOfPages
+
+QUICK = settings(max_examples=60, deadline=None, derandomize=True, database=None, report_multiple_bugs=False)
+both_caches = pytest.mark.parametrize("kind", CACHES)
+P = 3
+NEVER = 10**9  # a patience that no request's age reaches
+
+
+# Task 1: which request loses its pages
+
+
+def frees(scheduler, standing, what):
+    """What `frees` says, which must be a bool and change nothing."""
+    before = books(scheduler)
+    said = scheduler.cache.frees(standing.sequence)
+    assert isinstance(said, bool), f"frees for {what}: a bool expected, {said!r} found"
+    check_unchanged(scheduler, before, f"after frees for {what}")
+    return said
+
+
+def check_frees(scheduler, standing, expected, what):
+    """Compare what `frees` says with what is expected, and with what a release does."""
+    check_equal(frees(scheduler, standing, what), expected, name=f"what frees says for {what}")
+    before = scheduler.cache.available
+    scheduler.cache.release(standing.sequence)
+    check_equal(scheduler.cache.available > before, expected, name=f"whether a page became available by {what}")
+
+
+@both_caches
+def test_task_1_a_sequence_without_pages_frees_none(lab, kind):
+    scheduler = scheduler_of(lab, kind=kind)
+    check_frees(scheduler, wait(lab, scheduler, text(5), client="A"), False, "a sequence without pages")
+
+
+@both_caches
+@pytest.mark.parametrize("computed", [1, 2, 3, 4, 5, 6, 7])
+def test_task_1_a_sequence_that_shares_nothing_frees_a_page(lab, kind, computed):
+    scheduler = scheduler_of(lab, kind=kind)
+    run(lab, scheduler, text(9, seed=1), 8, client="B")
+    alone = run(lab, scheduler, text(9), computed, client="A")
+    check_frees(scheduler, alone, True, f"a sequence with {computed} tokens in pages of 3 that it alone holds")
+
+
+@both_caches
+def test_task_1_pages_for_tokens_still_to_come_are_freed_too(lab, kind):
+    scheduler = scheduler_of(lab, kind=kind)
+    running = run(lab, scheduler, text(9), 6, client="A", more=2)
+    check_frees(scheduler, running, True, "a sequence with 6 tokens in 4 pages of 3")
+
+
+@both_caches
+@pytest.mark.parametrize("pages", [1, 2, 3])
+def test_task_1_a_sequence_whose_pages_are_all_held_elsewhere_frees_none(lab, kind, pages):
+    """Another user of the allocator holds them, too."""
+    scheduler = scheduler_of(lab, kind=kind)
+    running = run(lab, scheduler, text(12), pages * P, client="A")
+    scheduler.cache.allocator.share(running.sequence.pages)
+    said = frees(scheduler, running, "a sequence whose pages are all shared")
+    check_equal(said, False, name=f"what frees says for a sequence whose {pages} pages another one holds, too")
+
+
+@both_caches
+def test_task_1_a_part_filled_page_that_another_holds_is_not_freed(lab, kind):
+    """It is in no tree: both of its references are sequences'."""
+    scheduler = scheduler_of(lab, kind=kind)
+    running = run(lab, scheduler, text(9), 5, client="A")
+    scheduler.cache.allocator.share(running.sequence.pages)
+    said = frees(scheduler, running, "a sequence whose part-filled last page is shared")
+    check_equal(said, False, name="what frees says for a sequence whose part-filled last page another one holds, too")
+
+
+def test_task_1_the_tree_s_own_reference_is_nobody_s(lab):
+    """A full page in the tree has two references while one sequence holds it: released, it may be evicted."""
+    scheduler = scheduler_of(lab)
+    running = run(lab, scheduler, text(9), 6, client="A")
+    count = scheduler.cache.allocator.references[running.sequence.pages[-1]]
+    check_equal(count, 2, name="the references of a page in the tree that one sequence holds")
+    check_frees(scheduler, running, True, "a sequence whose last page is in the tree, held by no other sequence")
+
+
+def test_task_1_of_two_sequences_on_one_path_only_the_longer_one_frees_a_page(lab):
+    scheduler = scheduler_of(lab)
+    short = run(lab, scheduler, text(12), 6, client="A")
+    long = run(lab, scheduler, text(12), 10, client="B")
+    check_equal(long.sequence.pages[:2], short.sequence.pages, name="the pages that both hold")
+    check_frees(scheduler, short, False, "the shorter of two sequences on one path")
+    check_frees(scheduler, long, True, "the longer one, when the shorter one is released")
+
+
+def test_task_1_two_sequences_that_end_at_the_same_page_free_none(lab):
+    scheduler = scheduler_of(lab)
+    first = run(lab, scheduler, text(12), 6, client="A")
+    second = run(lab, scheduler, [*text(6), *text(6, seed=1)], 6, client="B")
+    check_equal(second.sequence.pages, first.sequence.pages, name="the pages of the second sequence")
+    check_frees(scheduler, first, False, "the first of two sequences that end at the same page of the tree")
+    check_frees(scheduler, second, True, "the second one, when the first one is released")
+
+
+def test_task_1_a_full_page_of_its_own_beside_the_tree_is_freed(lab):
+    """Another request has published the same tokens meanwhile: the tree has the other's page."""
+    scheduler = scheduler_of(lab)
+    own = run(lab, scheduler, text(9), 2, client="A")
+    run(lab, scheduler, text(9), 7, client="B")
+    scheduler.cache.acquire(own.sequence, 1)
+    scheduler.cache.publish(own.sequence, own.request.token_ids, 3)
+    own.sequence.advance(1)
+    check_frees(scheduler, own, True, "a sequence with a full page that is not in the tree")
+
+
+def who(scheduler, requester, when=""):
+    """Whom `victim` chooses, by name; it must change nothing."""
+    before = books(scheduler)
+    chosen = scheduler.victim(requester)
+    check_unchanged(scheduler, before, f"after victim was asked{when}: it only answers")
+    return name(chosen)
+
+
+LINES = {
+    "the latest of one level": ({"A": 0, "B": 0, "C": 0}, "A", "C"),
+    "a lower level before a later arrival": ({"A": 1, "B": 0, "C": 1}, "A", "B"),
+    "the lowest level, not the highest": ({"A": 3, "B": 2, "C": 1, "D": 2}, "A", "C"),
+    "the latest of the lowest level": ({"A": 3, "B": 1, "C": 2, "D": 1, "E": 2}, "A", "D"),
+    "a lower level that came earlier": ({"A": 0, "B": 1}, "B", "A"),
+    "not one of the same level that came earlier": ({"A": 1, "B": 1}, "B", None),
+    "not one of a higher level that came later": ({"A": 1, "B": 2, "C": 3}, "A", None),
+    "not itself, though it stands lowest": ({"A": 2, "B": 1, "C": 0}, "C", None),
+    "one below, though the lowest of all is the one that asks": ({"A": 0, "B": 1, "C": 1}, "B", "A"),
+}
+
+
+@pytest.mark.parametrize("what", list(LINES))
+def test_task_1_the_victim_stands_lowest_below_the_one_that_asks(lab, what):
+    levels, asks, expected = LINES[what]
+    scheduler = scheduler_of(lab)
+    line = {
+        each: run(lab, scheduler, text(5, seed=n), 4, client=each, level=levels[each])
+        for n, each in enumerate(levels)
+    }
+    below = sorted((level, -ord(each), each) for each, level in levels.items() if each != asks)
+    usual = {
+        "the highest of those below was taken": below[-1][2] if below else None,
+        "the earliest of the lowest level was taken: of one level the latest goes": min(
+            (level, ord(each), each) for level, _, each in below
+        )[2],
+        "the latest arrival was taken, whatever its level: the level comes first": max(
+            each for each in levels if each != asks
+        ),
+        "it was taken from a request that stands above": below[0][2] if expected is None else None,
+        "a request was to lose its pages for itself": asks,
+    }
+    suspects = {why: given for why, given in usual.items() if given not in (None, expected)}
+    told = ", ".join(f"{each} has level {level}" for each, level in levels.items())
+    check_equal(
+        who(scheduler, line[asks]),
+        expected,
+        name=f"who loses its pages for {asks}, where they came in the order of the alphabet and {told}",
+        suspects=suspects,
+    )
+
+
+def test_task_1_the_order_of_arrival_is_not_that_of_the_list(lab):
+    """A request that has resumed stands at the end of `running`, and has the number that it came with."""
+    scheduler = scheduler_of(lab)
+    line = [run(lab, scheduler, text(5, seed=n), 4, client="ABC"[n]) for n in range(3)]
+    scheduler.running = [line[1], line[2], line[0]]
+    by_list = {"the last of `running` was taken: a request that has resumed stands there, and came earlier": "A"}
+    check_equal(
+        who(scheduler, line[1]),
+        "C",
+        name="who loses its pages for B, where A, B and C came in this order and A has just resumed",
+        suspects=by_list,
+    )
+    check_equal(who(scheduler, line[2]), None, name="who loses its pages for C, the last one that came")
+
+
+def test_task_1_a_request_that_waits_may_ask_too(lab):
+    scheduler = scheduler_of(lab)
+    early = wait(lab, scheduler, text(5), client="A", level=1)
+    run(lab, scheduler, text(5, seed=1), 4, client="B", level=1)
+    run(lab, scheduler, text(5, seed=2), 4, client="C", level=2)
+    late = wait(lab, scheduler, text(5, seed=3), client="D", level=1)
+    check_equal(who(scheduler, early), "B", name="who loses its pages for A, which waits, came first and has level 1")
+    check_equal(who(scheduler, late), None, name="who loses its pages for D, which waits, came last and has level 1")
+
+
+def test_task_1_a_request_that_waits_has_no_pages_to_lose(lab):
+    scheduler = scheduler_of(lab)
+    first = run(lab, scheduler, text(5), 4, client="A")
+    wait(lab, scheduler, text(5, seed=1), client="B")
+    check_equal(who(scheduler, first), None, name="who loses its pages for A, where only B is below, and waits")
+
+
+def test_task_1_the_level_counts_not_the_priority_that_it_came_with(lab):
+    scheduler = scheduler_of(lab)
+    first = run(lab, scheduler, text(5), 4, client="A", level=2)
+    aged = run(lab, scheduler, text(5, seed=1), 4, client="B", level=3)
+    run(lab, scheduler, text(5, seed=2), 4, client="C", level=1).request.priority = 3
+    aged.request.priority = 0
+    check_equal(
+        who(scheduler, first),
+        "C",
+        name="who loses its pages for A (level 2): B has priority 0 and level 3 by now, C priority 3 and level 1",
+        suspects={"the request's priority was compared: its level is what has aged": "B"},
+    )
+
+
+def test_task_1_a_request_that_is_in_this_step_keeps_its_pages(lab):
+    scheduler = scheduler_of(lab)
+    line = [run(lab, scheduler, text(5, seed=n), 4, client="ABC"[n]) for n in range(3)]
+    plan(lab, scheduler, line[2])
+    in_step = {"C is in the step that is being planned: the model is to write into its pages": "C"}
+    check_equal(
+        who(scheduler, line[0]), "B", name="who loses its pages for A, where C is in this step", suspects=in_step
+    )
+    plan(lab, scheduler, line[1])
+    check_equal(who(scheduler, line[0]), None, name="who loses its pages for A, where B and C are in this step")
+
+
+@both_caches
+def test_task_1_a_request_without_pages_is_passed_over(lab, kind):
+    scheduler = scheduler_of(lab, kind=kind)
+    first = run(lab, scheduler, text(5), 4, client="A")
+    run(lab, scheduler, text(5, seed=1), 4, client="B")
+    run(lab, scheduler, text(5, seed=2), 0, client="C")
+    check_equal(
+        who(scheduler, first),
+        "B",
+        name="who loses its pages for A, where C, which came last, has none",
+        suspects={"C was taken, and that frees no page": "C"},
+    )
+
+
+def test_task_1_a_request_whose_pages_others_hold_is_passed_over(lab):
+    scheduler = scheduler_of(lab)
+    first = run(lab, scheduler, text(12, seed=1), 4, client="A")
+    run(lab, scheduler, text(5, seed=2), 4, client="B")
+    run(lab, scheduler, text(12), 9, client="C", level=1)
+    run(lab, scheduler, text(12), 3, client="D")
+    check_equal(
+        who(scheduler, first),
+        "B",
+        name="who loses its pages for A, where C holds the only page of D, too, and stands above",
+        suspects={"D was taken, and that frees no page: C still holds it": "D"},
+    )
+
+
+@QUICK
+@given(data=st.data(), count=st.integers(1, 7))
+def test_task_1_the_victim_is_the_right_one_in_any_line(data, count):
+    lab = door.active()
+    scheduler = scheduler_of(lab, pages=40)
+    line = []
+    for number in range(count):
+        seed = data.draw(st.integers(0, 2), label="text")
+        options = dict(client="ABCDEFG"[number], level=data.draw(st.integers(0, 3), label="level"))
+        line.append(run(lab, scheduler, text(12, seed), data.draw(st.integers(0, 9)), **options))
+    scheduler.running = data.draw(st.permutations(line))
+    in_step = data.draw(st.sets(st.sampled_from(line)))
+    for each in sorted(in_step, key=lambda each: each.rank):
+        scheduler.planned.append(lab.scheduling.standing.Chunk(each, 1, each.sequence.length, 0, True))
+    asks = data.draw(st.sampled_from(line))
+    held = [page for each in line for page in each.sequence.pages]
+    able = [
+        each
+        for each in line
+        if (each.level, -each.rank) < (asks.level, -asks.rank)
+        and each not in in_step
+        and any(held.count(page) == 1 for page in each.sequence.pages)
+    ]
+    able.sort(key=lambda each: (each.level, -each.rank))
+    told = ", ".join(f"{name(each)}: level {each.level}, pages {each.sequence.pages}" for each in line)
+    check_equal(
+        who(scheduler, asks),
+        name(able[0]) if able else None,
+        name=f"who loses its pages for {name(asks)}, in the order of arrival {told}; in this step: "
+        f"{sorted(map(name, in_step))}",
+    )
+
+
+# Task 2: preempt
+
+
+def test_task_2_higher_levels_are_served_first_then_decodes_then_the_first_that_came(lab):
+    scheduler = scheduler_of(lab, pages=40)
+    wanted = {}
+    for number, (level, decodes) in enumerate(
+        [(0, True), (1, False), (3, False), (1, True), (0, False), (3, True), (1, True), (3, False)]
+    ):
+        called = "ABCDEFGH"[number]
+        generated = [7] if decodes else []
+        run(lab, scheduler, text(7, number), 7 if decodes else 4, client=called, level=level, generated=generated)
+        wanted[called] = (-level, not decodes, number)
+    told = ", ".join(
+        f"{each} (level {-level}, {'a prompt' if prompt else 'a decode'})"
+        for each, (level, prompt, _) in wanted.items()
+    )
+    check_equal(
+        names(scheduler.line()),
+        sorted(wanted, key=lambda each: wanted[each]),
+        name=f"the line of {told}",
+        suspects={
+            "decodes come before higher levels: a level's decodes come first among those of their level only": sorted(
+                wanted, key=lambda each: (wanted[each][1], wanted[each][0], wanted[each][2])
+            ),
+            "the decodes of a level don't come first": sorted(wanted, key=lambda each: wanted[each][::2]),
+            "the lowest level comes first": sorted(
+                wanted, key=lambda each: (-wanted[each][0], *wanted[each][1:])
+            ),
+            "the levels don't count": sorted(wanted, key=lambda each: wanted[each][1:]),
+        },
+    )
+
+
+def test_task_2_in_a_level_the_first_that_came_is_first_wherever_it_stands_in_the_list(lab):
+    scheduler = scheduler_of(lab, pages=40)
+    line = [run(lab, scheduler, text(5, seed=n), 3, client="ABC"[n]) for n in range(3)]
+    scheduler.running = [line[2], line[0], line[1]]
+    as_listed = {"the order of `running` was kept: one that has resumed stands at its end": ["C", "A", "B"]}
+    check_equal(
+        names(scheduler.line()), ["A", "B", "C"], name="the line, where `running` is C, A, B", suspects=as_listed
+    )
+    check_equal(names(scheduler.running), ["C", "A", "B"], name="the order of `running`, after the line was walked")
+
+
+def test_task_2_a_request_that_is_preempted_while_the_line_is_walked_is_left_out(lab):
+    scheduler = scheduler_of(lab, pages=40)
+    line = [run(lab, scheduler, text(5, seed=n), 4, client="ABCD"[n]) for n in range(4)]
+    served = []
+    for each in scheduler.line():
+        served.append(name(each))
+        if each is line[1]:
+            scheduler.preempt(line[3])
+    check_equal(
+        served,
+        ["A", "B", "C"],
+        name="the line, where D is preempted while B is served",
+        suspects={"D was served after it was preempted: it has no pages, and waits": ["A", "B", "C", "D"]},
+    )
+
+
+@both_caches
+@pytest.mark.parametrize("available", [0, 1, 2])
+@pytest.mark.parametrize("computed", [0, 1, 2, 3, 4, 5, 6])
+def test_task_2_room_is_what_its_pages_and_the_available_ones_hold_beyond_its_tokens(
+    lab, kind, computed, available
+):
+    scheduler = scheduler_of(lab, kind=kind)
+    running = run(lab, scheduler, text(30), computed, client="A")
+    take(scheduler, available)
+    pages = len(running.sequence.pages)
+    check_equal(
+        scheduler.room(running),
+        (pages + available) * P - computed,
+        name=f"the room of a request with {computed} tokens in {pages} pages of 3, where {available} are available",
+        suspects={
+            "its own last page still has room": available * P,
+            "the pages that it has beyond its tokens count, and those that are available": pages * P - computed,
+            "room is counted in tokens, not in pages": pages + available,
+        },
+    )
+
+
+def test_task_2_room_counts_pages_that_may_be_evicted_and_pages_for_tokens_to_come(lab):
+    scheduler = scheduler_of(lab)
+    running = run(lab, scheduler, text(30), 4, client="A", more=1)
+    gone = run(lab, scheduler, text(9, seed=1), 7, client="B")
+    scheduler.cache.release(gone.sequence)
+    scheduler.running.remove(gone)
+    take(scheduler)
+    check_equal(
+        scheduler.room(running),
+        3 * P - 4 + 2 * P,
+        name="the room of a request with 4 tokens in 3 pages of 3, where no page is free and 2 may be evicted",
+        suspects={"only free pages were counted: those that may be evicted are available, too": 3 * P - 4},
+    )
+
+
+@both_caches
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("computed", [2, 3, 4])
+def test_task_2_where_there_are_pages_they_are_taken_and_nobody_is_preempted(lab, kind, computed, count):
+    scheduler = scheduler_of(lab, kind=kind)
+    running = run(lab, scheduler, text(30), computed, client="A")
+    run(lab, scheduler, text(5, seed=1), 4, client="B")
+    got = scheduler.take_pages(running, count)
+    when = f"for {count} tokens of a request with {computed}, with pages enough"
+    check_equal(got, count, name=f"how many tokens take_pages gives {when}")
+    check_equal(len(running.sequence.pages), -(-(computed + count) // P), name=f"how many pages it has, {when}")
+    check_equal(running.sequence.length, computed, name=f"how many tokens are computed, {when}")
+    check_equal(preempted(scheduler), [], name=f"who was preempted {when}")
+    check_books(scheduler, f"after take_pages {when}")
+
+
+@both_caches
+@pytest.mark.parametrize(("computed", "available", "expected"), [(4, 0, 2), (3, 1, 3), (5, 1, 4), (0, 2, 6)])
+def test_task_2_fewer_tokens_come_before_anybody_is_preempted(lab, kind, computed, available, expected):
+    scheduler = scheduler_of(lab, kind=kind)
+    running = run(lab, scheduler, text(30), computed, client="A", level=3)
+    run(lab, scheduler, text(9, seed=1), 8, client="B")
+    take(scheduler, available)
+    got = scheduler.take_pages(running, 9)
+    when = f"where 9 tokens are wanted behind {computed} and {available} pages of 3 are available"
+    check_equal(
+        (got, preempted(scheduler)),
+        (expected, []),
+        name=f"how many tokens take_pages gives, and who was preempted, {when}",
+        suspects={"B was preempted although there was room for some tokens": (9, ["B"])},
+    )
+    check_equal(scheduler.cache.available, 0, name=f"how many pages are left, {when}")
+    check_books_with(scheduler, when)
+
+
+def check_books_with(scheduler, when):
+    """Each request that runs has pages for its tokens, and none is held twice."""
+    held = [page for each in scheduler.running for page in each.sequence.pages]
+    check_equal(len(held), len(set(held)), name=f"how many pages two requests hold, {when}")
+    scheduler.cache.allocator.check()
+
+
+@both_caches
+def test_task_2_one_victim_is_preempted_where_there_is_no_room_for_a_single_token(lab, kind):
+    scheduler = scheduler_of(lab, kind=kind)
+    line = [run(lab, scheduler, text(9, seed=n), 6, client="ABCD"[n]) for n in range(4)]
+    take(scheduler)
+    got = scheduler.take_pages(line[0], 9)
+    check_equal(
+        (got, preempted(scheduler)),
+        (6, ["D"]),
+        name="how many tokens take_pages gives where 9 are wanted and no page is available, and who was preempted "
+        "(each has two pages of 3)",
+        suspects={
+            "requests were preempted until all tokens had room: one token is enough": (9, ["D", "C"]),
+            "somebody was preempted, and no page taken": (0, ["D"]),
+            "a single token was planned, though the victim's pages have room for more": (1, ["D"]),
+        },
+    )
+    check_equal(len(line[0].sequence.pages), 4, name="how many pages the request has then")
+    check_equal(names(scheduler.running), ["A", "B", "C"], name="who runs then")
+    check_equal(names(scheduler.waiting), ["D"], name="who waits then")
+
+
+@both_caches
+def test_task_2_without_a_victim_nothing_is_taken(lab, kind):
+    scheduler = scheduler_of(lab, kind=kind)
+    line = [run(lab, scheduler, text(9, seed=n), 6, client="ABC"[n]) for n in range(3)]
+    take(scheduler)
+    before = books(scheduler)
+    got = scheduler.take_pages(line[2], 2)
+    check_equal(got, 0, name="how many tokens take_pages gives where no page is available and nobody stands below")
+    check_unchanged(scheduler, before, "after take_pages has given 0")
+
+
+@both_caches
+@pytest.mark.parametrize("computed", [0, 1, 2, 3, 5, 6, 7])
+def test_task_2_a_preempted_request_waits_without_pages(lab, kind, computed):
+    scheduler = scheduler_of(lab, kind=kind)
+    first = run(lab, scheduler, text(5, seed=1), 4, client="A")
+    victim = run(lab, scheduler, text(9), computed, client="B", level=2, more=1)
+    victim.waited = 5
+    victim.charged = computed
+    tokens = list(victim.request.token_ids)
+    scheduler.preempt(victim)
+    when = f"after a request with {computed} tokens in pages of 3 was preempted"
+    check_equal(names(scheduler.running), ["A"], name=f"who runs {when}")
+    check_equal(names(scheduler.waiting), ["B"], name=f"who waits {when}")
+    check_equal(preempted(scheduler), ["B"], name=f"whom `preempted` names {when}")
+    check_equal(scheduler.preemptions, 1, name=f"how many preemptions are counted {when}")
+    check_equal(victim.resumes, True, name=f"whether it `resumes`, {when}")
+    check_equal(first.resumes, False, name=f"whether the other one `resumes`, {when}")
+    check_equal(victim.request.token_ids, tokens, name=f"its tokens {when}")
+    kept = (victim.level, victim.waited, victim.charged, victim.rank)
+    check_equal(kept, (2, 5, computed, 1), name=f"its level, and what else it had, {when}")
+    check_books(scheduler, when)
+    check_equal(scheduler.cache.available, 10, name=f"how many of 12 pages are available {when}")
+
+
+@pytest.mark.parametrize("computed", [2, 3, 4, 5, 6, 7])
+def test_task_2_its_full_pages_can_still_be_found(lab, computed):
+    scheduler = scheduler_of(lab)
+    victim = run(lab, scheduler, text(9), computed, client="A")
+    pages = victim.sequence.pages[: computed // P]
+    scheduler.preempt(victim)
+    found = scheduler.cache.match(victim.sequence, victim.request.token_ids)
+    check_equal(
+        (found, victim.sequence.pages),
+        (computed // P * P, pages),
+        name=f"what the cache finds of a request that was preempted with {computed} tokens, and in which pages",
+    )
+
+
+def test_task_2_what_others_share_with_it_stays_theirs(lab):
+    scheduler = scheduler_of(lab)
+    first = run(lab, scheduler, text(9), 6, client="A")
+    victim = run(lab, scheduler, text(9), 8, client="B")
+    pages = list(first.sequence.pages)
+    check_equal(victim.sequence.pages[:2], pages, name="the pages that both hold")
+    scheduler.preempt(victim)
+    check_equal(first.sequence.pages, pages, name="the pages of the other request, afterwards")
+    check_books(scheduler, "after one of two requests that share pages was preempted")
+
+
+def test_task_2_several_that_are_preempted_are_all_told(lab):
+    scheduler = scheduler_of(lab)
+    wait(lab, scheduler, text(5, seed=7), client="W")
+    line = [run(lab, scheduler, text(5, seed=n), 4, client="ABC"[n]) for n in range(3)]
+    scheduler.preempt(line[2])
+    scheduler.preempt(line[0])
+    check_equal(preempted(scheduler), ["C", "A"], name="whom `preempted` names after two preemptions")
+    check_equal(scheduler.preemptions, 2, name="how many preemptions are counted after two")
+    check_equal(sorted(names(scheduler.waiting)), ["A", "C", "W"], name="who waits after two preemptions")
+    check_equal(names(scheduler.running), ["B"], name="who runs after two preemptions")
+
+
+# Task 3: begin and resume
+
+
+def levels(standings):
+    return {name(each): each.level for each in standings}
+
+
+@pytest.mark.parametrize("patience", [1, 2, 5])
+def test_task_3_a_level_rises_by_one_each_time_that_patience_steps_were_waited(lab, patience):
+    scheduler = scheduler_of(lab, patience=patience)
+    waiting = wait(lab, scheduler, text(5), client="A")
+    seen = []
+    for _ in range(4 * patience + 2):
+        scheduler.age()
+        seen.append(waiting.level)
+    check_equal(
+        seen,
+        [min(step // patience, 3) for step in range(1, 4 * patience + 3)],
+        name=f"the level of a request that waits, after each step, with a patience of {patience} steps",
+        suspects={
+            "the level is not capped: 3 is the highest": [
+                step // patience for step in range(1, 4 * patience + 3)
+            ],
+        },
+    )
+    check_equal(waiting.waited, 4 * patience + 2, name="how many steps it has waited")
+
+
+@pytest.mark.parametrize("level", [0, 1, 2, 3])
+def test_task_3_no_level_is_above_the_highest_and_none_falls(lab, level):
+    scheduler = scheduler_of(lab, patience=2)
+    waiting = wait(lab, scheduler, text(5), client="A", level=level)
+    seen = []
+    for _ in range(10):
+        scheduler.age()
+        seen.append(waiting.level)
+    expected = [min(level + step // 2, 3) for step in range(1, 11)]
+    check_equal(seen, expected, name=f"the level of a request that waits, after each step, from level {level} on")
+
+
+def test_task_3_a_request_that_runs_does_not_age(lab):
+    scheduler = scheduler_of(lab, patience=1)
+    running = run(lab, scheduler, text(5), 4, client="A")
+    waiting = wait(lab, scheduler, text(5, seed=1), client="B")
+    scheduler.age()
+    check_equal(
+        levels([running, waiting]),
+        {"A": 0, "B": 1},
+        name="the levels after a step in which A runs and B waits, with a patience of 1",
+        suspects={"a request that runs has aged: it doesn't wait": {"A": 1, "B": 1}},
+    )
+
+
+def test_task_3_what_was_waited_before_counts_on_after_a_preemption(lab):
+    scheduler = scheduler_of(lab, patience=4)
+    victim = wait(lab, scheduler, text(5), client="A")
+    for _ in range(3):
+        scheduler.age()
+    scheduler.waiting.remove(victim)
+    scheduler.running.append(victim)
+    scheduler.age()
+    check_equal(victim.level, 0, name="the level of a request that has waited 3 steps and run for one")
+    scheduler.preempt(victim)
+    scheduler.age()
+    check_equal(victim.level, 1, name="its level when it was preempted and has waited a fourth step")
+
+
+def test_task_3_of_a_client_s_requests_at_a_level_only_the_first_ages(lab):
+    scheduler = scheduler_of(lab, patience=2)
+    line = [
+        wait(lab, scheduler, text(5, seed=n), client=client, level=level)
+        for n, (client, level) in enumerate([("A", 0), ("A", 0), ("B", 0), ("A", 1), ("A", 0), ("B", 0)])
+    ]
+    scheduler.waiting.reverse()
+    for _ in range(2):
+        scheduler.age()
+    check_equal(
+        [each.level for each in line],
+        [1, 0, 1, 2, 0, 0],
+        name="the levels after 2 steps with a patience of 2, where client A's requests had the levels 0, 0, 1, 0 "
+        "(numbers 0, 1, 3, 4) and client B's 0, 0 (numbers 2, 5)",
+        suspects={
+            "all requests that wait have aged: a client with many would fill the highest level": [1, 1, 1, 2, 1, 1],
+            "one request of a client has aged, of all its levels": [1, 0, 1, 1, 0, 0],
+            "the last of a client's requests has aged, not the first that came": [0, 0, 0, 2, 1, 1],
+            "one request of a level has aged, of all clients: each client has a first": [1, 0, 0, 2, 0, 0],
+        },
+    )
+    for _ in range(2):
+        scheduler.age()
+    check_equal(
+        [each.level for each in line],
+        [2, 1, 2, 3, 0, 1],
+        name="the levels after 4 steps: the next request of a level ages when the first one has risen",
+    )
+
+
+def order_of(scheduler, begun=None):
+    """The waiting requests by their turn."""
+    counts = {each.request.client: 0 for each in scheduler.waiting} | (begun or {})
+    return names(sorted(scheduler.waiting, key=lambda each: scheduler.turn(each, counts)))
+
+
+def test_task_3_the_turn_goes_by_level_then_resuming_then_service_then_arrival(lab):
+    scheduler = scheduler_of(lab)
+    wanted = {}
+    for number in range(16):
+        called = "ABCDEFGHIJKLMNOP"[number]
+        level, resumes, served = number % 2, number // 2 % 2 == 1, 10 * (number // 4 % 2)
+        wait(lab, scheduler, text(5, number), client=called, level=level, resumes=resumes)
+        scheduler.fairness.served[called] = served
+        wanted[called] = (-level, not resumes, served, number)
+    order = [3, 0, 1, 2]
+    mixed = {
+        "of one level, those that resume don't come first": sorted(
+            wanted, key=lambda each: (wanted[each][0], *wanted[each][2:])
+        ),
+        "of one level, those come last that resume": sorted(
+            wanted, key=lambda each: (wanted[each][0], not wanted[each][1], *wanted[each][2:])
+        ),
+        "the client that was served most comes first": sorted(
+            wanted, key=lambda each: (*wanted[each][:2], -wanted[each][2], wanted[each][3])
+        ),
+        "how much each client was served doesn't count": sorted(
+            wanted, key=lambda each: (*wanted[each][:2], wanted[each][3])
+        ),
+        "the lowest level comes first": sorted(wanted, key=lambda each: (-wanted[each][0], *wanted[each][1:])),
+        "those that resume come before higher levels": sorted(
+            wanted, key=lambda each: (wanted[each][1], wanted[each][0], *wanted[each][2:])
+        ),
+        "arrival comes before everything": sorted(wanted, key=lambda each: [wanted[each][n] for n in order]),
+    }
+    told = ", ".join(
+        f"{each}: level {-level}{'' if fresh else ', resumes'}, served {served}"
+        for each, (level, fresh, served, _) in wanted.items()
+    )
+    check_equal(
+        order_of(scheduler),
+        sorted(wanted, key=lambda each: wanted[each]),
+        name=f"the turns of requests that came in this order, each of its own client: {told}",
+        suspects=mixed,
+    )
+
+
+def test_task_3_what_a_client_gets_in_this_step_counts_for_its_turn(lab):
+    scheduler = scheduler_of(lab)
+    for number, called in enumerate("ABC"):
+        wait(lab, scheduler, text(5, number), client=called)
+        scheduler.fairness.served[called] = 10 * number
+    check_equal(order_of(scheduler), ["A", "B", "C"], name="the turns of A, B, C, served 0, 10 and 20 tokens")
+    check_equal(
+        order_of(scheduler, {"A": 15, "B": 3}),
+        ["B", "A", "C"],
+        name="the turns of A, B, C, served 0, 10 and 20 tokens, when A has got 15 and B 3 in this step already",
+        suspects={"what a client has got in this step was left out": ["A", "B", "C"]},
+    )
+
+
+@both_caches
+@pytest.mark.parametrize("tokens", [2, 3, 4, 5, 6, 7])
+@pytest.mark.parametrize("available", [1, 2])
+def test_task_3_a_request_may_begin_where_there_are_pages_for_all_that_is_due(lab, kind, tokens, available):
+    scheduler = scheduler_of(lab, kind=kind, chunk_size=1)
+    run(lab, scheduler, text(9, seed=1), 4, client="A")
+    waiting = wait(lab, scheduler, text(tokens), client="B")
+    take(scheduler, available)
+    before = books(scheduler)
+    told = f"{tokens} tokens are due and {available} pages of 3 available, with chunks of 1 token"
+    check_equal(
+        scheduler.may_begin(waiting),
+        tokens <= available * P,
+        name=f"whether a request may begin where {told}",
+        suspects={
+            "there is a page for its first tokens, not for all that is due": tokens > available * P,
+        },
+    )
+    check_unchanged(scheduler, before, f"after may_begin, where {told}")
+
+
+def test_task_3_pages_that_were_found_are_not_lacking(lab):
+    scheduler = scheduler_of(lab)
+    run(lab, scheduler, text(12), 7, client="A")
+    waiting = wait(lab, scheduler, text(9), client="B")
+    take(scheduler, 1)
+    found = scheduler.cache.match(waiting.sequence, waiting.request.token_ids)
+    check_equal(found, 6, name="how many of 9 tokens the cache finds")
+    check_equal(scheduler.may_begin(waiting), True, name="whether a request may begin with 6 of 9 tokens found and 1 page")
+
+
+@pytest.mark.parametrize("generated", [0, 1, 4])
+def test_task_3_a_request_that_resumes_needs_room_for_its_output_too(lab, generated):
+    scheduler = scheduler_of(lab)
+    waiting = wait(lab, scheduler, text(5), client="A", generated=text(generated, 5), resumes=True)
+    take(scheduler, 2)
+    check_equal(
+        scheduler.may_begin(waiting),
+        5 + generated <= 6,
+        name=f"whether a request with 5 tokens of prompt and {generated} of output may resume on 2 pages of 3",
+    )
+
+
+MAY = {
+    "one of a lower level runs": (1, {"A": 0}, True),
+    "one of a lower level runs, and came first": (3, {"A": 2, "B": 3}, True),
+    "only its own level runs": (1, {"A": 1, "B": 1}, False),
+    "only higher levels run": (0, {"A": 1, "B": 3}, False),
+    "nothing runs": (3, {}, False),
+}
+
+
+@both_caches
+@pytest.mark.parametrize("what", list(MAY))
+def test_task_3_without_pages_only_a_lower_level_makes_room(lab, kind, what):
+    level, others, expected = MAY[what]
+    scheduler = scheduler_of(lab, kind=kind)
+    for number, (called, its) in enumerate(others.items()):
+        run(lab, scheduler, text(9, number), 4, client=called, level=its)
+    waiting = wait(lab, scheduler, text(9, 7), client="W", level=level)
+    take(scheduler)
+    before = books(scheduler)
+    check_equal(
+        scheduler.may_begin(waiting),
+        expected,
+        name=f"whether a request of level {level} may begin where no page is available and {what}",
+    )
+    check_unchanged(scheduler, before, "after may_begin, which only answers")
+
+
+def test_task_3_a_later_request_of_the_same_level_makes_no_room_for_one_that_waits(lab):
+    """It runs already: to preempt it would win nothing."""
+    scheduler = scheduler_of(lab)
+    waiting = wait(lab, scheduler, text(9), client="A", level=1)
+    run(lab, scheduler, text(9, 1), 4, client="B", level=1)
+    take(scheduler)
+    check_equal(
+        scheduler.may_begin(waiting),
+        False,
+        name="whether A may begin, where no page is available and B runs, of A's level, which came later",
+        suspects={"a request of the same level would be preempted: it must be of a lower one": True},
+    )
+
+
+def admitted(scheduler, budget=50):
+    """Who begins, with a budget, in a step in which nothing else is planned."""
+    scheduler.planned, scheduler.begun, scheduler.preempted, scheduler.left = [], [], [], budget
+    scheduler.admit()
+    return names(scheduler.begun)
+
+
+def test_task_3_requests_begin_in_their_turn(lab):
+    scheduler = scheduler_of(lab, pages=40)
+    for number, level in enumerate([0, 2, 1, 2]):
+        wait(lab, scheduler, text(5, number), client="ABCD"[number], level=level, resumes=number == 3)
+    check_equal(admitted(scheduler), ["D", "B", "C", "A"], name="who begins, where D (level 2) resumes, B has level 2, "
+                "C level 1 and A level 0")
+    check_equal([chunk.count for chunk in scheduler.planned], [5, 5, 5, 5], name="how many tokens each brings")
+    check_books_with(scheduler, "after four have begun")
+
+
+@pytest.mark.parametrize(("seats", "budget", "expected"), [(2, 50, "A"), (9, 4, "A"), (9, 6, "AB"), (4, 50, "ABC"), (1, 50, "")])
+def test_task_3_seats_and_budget_are_kept(lab, seats, budget, expected):
+    scheduler = scheduler_of(lab, pages=40, num_seats=seats)
+    run(lab, scheduler, text(5, 9), 4, client="R")
+    for number in range(3):
+        wait(lab, scheduler, text(5, number), client="ABC"[number])
+    check_equal(
+        "".join(admitted(scheduler, budget)),
+        expected,
+        name=f"who begins, where one of {seats} seats is taken, {budget} tokens are left and A, B, C wait with 5 each",
+    )
+
+
+def test_task_3_a_request_that_has_to_wait_is_not_overtaken_and_gives_back_what_was_found(lab):
+    scheduler = scheduler_of(lab, pages=8)
+    run(lab, scheduler, text(12), 7, client="R")
+    wait(lab, scheduler, [*text(6), *text(9, 1)], client="A")
+    wait(lab, scheduler, text(2, 2), client="B")
+    take(scheduler, 1)
+    before = books(scheduler)
+    began = admitted(scheduler)
+    check_equal(
+        began,
+        [],
+        name="who begins, where 1 page is available, A (first) lacks 3 pages and B (behind it) lacks 1",
+        suspects={"A was overtaken": ["B"]},
+    )
+    check_unchanged(scheduler, before, "after the first one had to wait: what was found for it is given back")
+
+
+def test_task_3_nobody_begins_in_a_step_that_preempted(lab):
+    scheduler = scheduler_of(lab, pages=40)
+    run(lab, scheduler, text(5), 4, client="A")
+    victim = run(lab, scheduler, text(5, 1), 4, client="B")
+    wait(lab, scheduler, text(5, 2), client="C", level=3)
+    scheduler.preempt(victim)
+    scheduler.planned, scheduler.begun, scheduler.left = [], [], 50
+    scheduler.admit()
+    check_equal(
+        names(scheduler.begun),
+        [],
+        name="who begins in a step in which B was preempted",
+        suspects={
+            "B resumes in the step that has preempted it: the pages would go round in circles": ["C", "B"],
+        },
+    )
+
+
+@both_caches
+def test_task_3_a_higher_level_preempts_one_lower_one_and_nobody_begins_after_it(lab, kind):
+    scheduler = scheduler_of(lab, kind=kind)
+    for number in range(3):
+        run(lab, scheduler, text(9, number), 6, client="ABC"[number])
+    wait(lab, scheduler, text(8, 7), client="H", level=2)
+    wait(lab, scheduler, text(2, 8), client="I", level=1)
+    take(scheduler)
+    began = admitted(scheduler)
+    check_equal(
+        (began, preempted(scheduler)),
+        (["H"], ["C"]),
+        name="who begins and who is preempted, where A, B, C (level 0) hold all pages, two of 3 each, and H (level 2, 8 "
+        "tokens) and I (level 1) wait",
+    )
+    check_equal(
+        [chunk.count for chunk in scheduler.planned], [6], name="how many tokens H brings, on the two pages of C"
+    )
+    check_books_with(scheduler, "after a request has begun on another one's pages")
+
+
+def test_task_3_what_a_client_got_in_this_step_decides_who_begins_next(lab):
+    scheduler = scheduler_of(lab, pages=40)
+    for number, called in enumerate(["A", "A", "B", "A"]):
+        wait(lab, scheduler, text(6, number), client=called)
+    order = []
+    admitted(scheduler, 18)
+    order = [each.rank for each in scheduler.begun]
+    check_equal(
+        order,
+        [0, 2, 1],
+        name="which numbers begin with a budget for three, where 0, 1, 3 are client A's and 2 is client B's",
+        suspects={"what client A has got in this step was forgotten": [0, 1, 2]},
+    )
+
+
+def test_task_3_only_tokens_that_are_computed_count_as_got_in_this_step(lab):
+    """Client A's first request finds 6 of its 7 tokens in the cache; client B's computes 4."""
+    scheduler = scheduler_of(lab, pages=40)
+    run(lab, scheduler, text(7), 6, client="R")
+    for prompt, called in [(text(7), "A"), (text(4, 1), "B"), (text(5, 2), "B"), (text(5, 3), "A")]:
+        wait(lab, scheduler, prompt, client=called)
+    admitted(scheduler)
+    check_equal(
+        [each.rank for each in scheduler.begun],
+        [1, 2, 4, 3],
+        name="which numbers begin, where 1 and 4 are client A's, 2 and 3 client B's, and 6 of the 7 tokens of number 1 "
+        "are found",
+        suspects={"tokens that were found count as if they had been computed": [1, 2, 3, 4]},
+    )
+
+
+def crowd(engine, seed=0, count=8, most=14, clients=("",)):
+    """Requests that don't fit together; every other one draws its tokens at a temperature."""
+    draw = random.Random(seed)
+    return [
+        engine.push(
+            [draw.randrange(2) for _ in range(draw.randint(1, 9))],
+            draw.randint(4, most),
+            seed=number if number % 2 else None,
+            priority=draw.choice([0, 0, 1, 3]),
+            client=clients[number % len(clients)],
+        )
+        for number in range(count)
+    ]
+
+
+@both_caches
+@pytest.mark.parametrize("patience", [1, 5, NEVER])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_task_3_every_request_gets_the_tokens_that_it_gets_alone(lab, kind, patience, seed):
+    engine = ShortOfPages(lab, pages=8, kind=kind, patience=patience, token_budget=9)
+    crowd(engine, seed)
+    engine.finish()
+    assert engine.preempted, "this pool is too small for all requests, and none was ever preempted"
+
+
+@both_caches
+@pytest.mark.parametrize("sampler_seed", [None, 5])
+def test_task_3_a_preempted_request_goes_on_as_if_nothing_had_happened(lab, kind, sampler_seed):
+    engine = ShortOfPages(lab, pages=6, kind=kind)
+    low = engine.push(text(4), 9, seed=sampler_seed)
+    for _ in range(4):
+        engine.step()
+    before = low.output
+    check_equal(len(before), 4, name="how many tokens the request has after 4 steps")
+    high = engine.push(text(10), 6, priority=1)
+    while not engine.preempted:
+        engine.step()
+    check_equal(low.output[:4], before, name="the tokens that the request had before it was preempted")
+    engine.finish()
+    check_equal(engine.preempted, {low: 1}, name="how often each request was preempted")
+    check_equal(high.num_generated, 6, name="how many tokens the other request got")
+
+
+def test_task_3_a_request_resumes_at_what_the_tree_still_holds(lab):
+    """High takes one page of the three that Low had; the first two are still in the tree."""
+    engine = ShortOfPages(lab, pages=5)
+    low = engine.push(text(7), 3)
+    engine.step()
+    high = engine.push([9, 8], 8, priority=1)
+    while high in engine.core.requests:
+        engine.step()
+    check_equal(engine.preempted, {low: 1}, name="how often each request was preempted")
+    reused = engine.scheduler.reused
+    first = engine.step()
+    found = engine.scheduler.reused - reused
+    due = sum(count for _, count in first.issued)
+    assert found > 0, (
+        f"the request has resumed and computed {due} tokens; nothing was found of its full pages, and some were still "
+        "in the tree"
+    )
+    engine.finish()
+
+
+def test_task_3_without_a_tree_all_tokens_are_computed_again(lab):
+    engine = ShortOfPages(lab, pages=4, kind="base")
+    low = engine.push(text(7), 3)
+    engine.step()
+    engine.push([9, 8], 6, priority=1)
+    engine.finish()
+    check_equal(engine.preempted, {low: 1}, name="how often each request was preempted")
+    check_equal(engine.scheduler.reused, 0, name="how many tokens were found")
+
+
+@both_caches
+@pytest.mark.parametrize("patience", [1, 2, 3, 7, NEVER])
+@pytest.mark.parametrize("priorities", [(0, 0), (0, 1), (1, 0), (3, 3)])
+def test_task_3_two_requests_do_not_take_each_others_pages_for_ever(lab, kind, patience, priorities):
+    """Each needs 5 of 6 pages, so they can't both end at once; together they compute fewer than 40 tokens."""
+    engine = ShortOfPages(lab, pages=6, kind=kind, patience=patience)
+    for number, priority in enumerate(priorities):
+        engine.push(text(4, number), 11, priority=priority)
+    engine.finish(most=120)
+
+
+@both_caches
+@pytest.mark.parametrize("patience", [1, 4, NEVER])
+def test_task_3_many_requests_in_a_pool_for_one_all_end(lab, kind, patience):
+    engine = ShortOfPages(lab, pages=5, kind=kind, patience=patience, token_budget=4, num_seats=3, limit=16)
+    crowd(engine, 4, count=12, most=6)
+    engine.finish(most=400)
+
+
+def under_a_stream(lab, patience, most, priority=0, client=""):
+    """Whether a request ends while requests of the highest priority come all the time."""
+    engine = ShortOfPages(lab, pages=6, patience=patience, token_budget=8)
+    draw = random.Random(1)
+    low = engine.push(text(5), 6, priority=priority, client=client)
+    for _ in range(most):
+        while len(engine.core.requests) < 5:
+            engine.push([draw.randrange(20) for _ in range(5)], 5, priority=3)
+        engine.step()
+        if low not in engine.core.requests:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("client", ["", "another"])
+@pytest.mark.parametrize("patience", [1, 4, 10])
+def test_task_3_a_low_priority_ends_under_a_stream_of_high_ones(lab, patience, client):
+    most = 6 * patience + 60
+    assert under_a_stream(lab, patience, most, client=client), (
+        f"with a patience of {patience} steps, a request of priority 0 has not ended after {most} steps in which "
+        "requests of priority 3 came all the time: its level should have risen to theirs"
+    )
+
+
+def test_task_3_a_higher_priority_is_served_at_once(lab):
+    engine = ShortOfPages(lab, pages=6, patience=NEVER)
+    for number in range(4):
+        engine.push(text(4, number), 12)
+    for _ in range(3):
+        engine.step()
+    high = engine.push(text(4, 7), 3, priority=2)
+    for _ in range(4):
+        engine.step()
+    check_equal(high.num_generated, 3, name="how many tokens a request of priority 2 has, 4 steps after it came, in a "
+                "pool that requests of priority 0 have filled")
+    engine.finish()
+
+
+def test_task_3_a_preempted_request_resumes_before_others_of_its_level_begin(lab):
+    engine = ShortOfPages(lab, pages=6, patience=NEVER, kind="base")
+    first = engine.push(text(6), 8)
+    second = engine.push(text(6, 1), 8)
+    engine.step()
+    third = engine.push([1], 1)
+    while third in engine.core.requests:
+        engine.step()
+    ended = [first not in engine.core.requests, second.num_generated > 1]
+    assert engine.preempted, "nobody was preempted, though the requests don't fit together"
+    check_equal(ended, [True, True], name="whether the first request has ended and the preempted one goes on, when a "
+                "third one, which came last, has ended")
+
+
+def test_task_3_a_step_that_fails_ages_nobody_and_loses_no_token(lab):
+    engine = ShortOfPages(lab, pages=6, patience=3)
+    crowd(engine, 3)
+    for number in range(60):
+        before = {each.request: (each.level, each.waited) for each in engine.scheduler.waiting}
+        engine.fail(KeyError(number))
+        after = {each.request: (each.level, each.waited) for each in engine.scheduler.waiting}
+        check_equal(
+            [after[request] for request in before],
+            list(before.values()),
+            name="level and waited steps of the requests that wait, after a step that failed",
+        )
+        if not engine.core.requests:
+            break
+        engine.step()
+        if not engine.core.requests:
+            break
+    engine.finish()
+
+
+@pytest.mark.parametrize("separate", [False, True])
+def test_task_3_what_a_failed_step_has_preempted_resumes_later(lab, separate):
+    engine = ShortOfPages(lab, pages=5, separate=separate)
+    low = engine.push(text(4), 8)
+    for _ in range(3):
+        engine.step()
+    engine.push(text(10, 1), 3, priority=3)
+    engine.fail(ZeroDivisionError())
+    check_equal(
+        [each.request for each in engine.scheduler.waiting if each.resumes],
+        [low],
+        name="the requests that were preempted, after a step that has preempted one and failed",
+    )
+    check_equal(low.num_generated, 3, name="how many tokens it has")
+    engine.finish()
+
+
+@both_caches
+def test_task_3_preempted_requests_can_be_aborted_and_pushed_again(lab, kind):
+    engine = ShortOfPages(lab, pages=8, kind=kind, patience=5)
+    everybody = crowd(engine, 1)
+    aborted = set()
+    while engine.core.requests:
+        step = engine.step()
+        aborted.update(step.preempted[:1])
+        engine.abort(step.preempted[:1])
+        check_equal(
+            [request for request in step.preempted[:1] if request in engine.core.requests],
+            [],
+            name="aborted requests that are still in the engine",
+        )
+    assert aborted, "nobody was preempted in a pool that is too small for all"
+    for request in everybody:
+        if request in aborted:
+            engine.core.push(request)
+    engine.finish()
+    for request in everybody:
+        engine.check_output(request)
