@@ -200,8 +200,7 @@ class Scheduler:
         pages in this step (Day 4.3) waits without any.
         """
         for each, had in self.had.items():
-            if each.sequence.length >= had:  # not one that has lost its pages
-                self.cache.release(each.sequence, had)
+            self.cache.release(each.sequence, had)
         for each in self.begun + self.waiting:
             self.cache.release(each.sequence)
         self.cache.withdraw()
