@@ -923,8 +923,8 @@ def test_task_3_a_higher_level_preempts_one_lower_one_and_nobody_begins_after_it
     check_equal(
         (began, preempted(scheduler)),
         (["H"], ["C"]),
-        name="who begins and who is preempted, where A, B, C (level 0) hold all pages, two of 3 each, and H (level 2, "
-        "8 tokens) and I (level 1) wait",
+        name="who begins and who is preempted, where A, B, C (level 0) hold all pages, two of 3 each, and H (level "
+        "2, 8 tokens) and I (level 1) wait",
     )
     check_equal(
         [chunk.count for chunk in scheduler.planned],
