@@ -62,18 +62,18 @@ def warm_up(name: str, model: Transformer) -> None:
         attention(query, pages, pages, meta, 1.0, True)
 
 
-def require_memory(model: Transformer, num_pages: int) -> None:
+def require_memory(model: Transformer, num_pages: int, page_size: int = PAGE_SIZE) -> None:
     """Refuse a pool that is larger than all the memory of the machine, or of the GPU that the model is on.
 
     Raises:
         CourseError: it is; the message says how many pages there would be room for.
     """
     weight, config = model.embedding.weight, model.config
-    page_bytes = 2 * config.num_layers * PAGE_SIZE * config.num_kv_heads * config.head_dim * weight.itemsize
+    page_bytes = 2 * config.num_layers * page_size * config.num_kv_heads * config.head_dim * weight.itemsize
     memory = total_memory(weight.device)
     if memory is not None and num_pages * page_bytes > memory:
         raise CourseError(
-            f"{num_pages:,} pages of {PAGE_SIZE} tokens would take {num_pages * page_bytes / 1e9:,.0f} GB; there are "
+            f"{num_pages:,} pages of {page_size} tokens would take {num_pages * page_bytes / 1e9:,.0f} GB; there are "
             f"{memory / 1e9:.0f} GB in all, room for {memory // page_bytes:,} pages: give a smaller --pages"
         )
 

@@ -26,6 +26,7 @@ def extend_batch(
     attention: str = "auto",
     *,
     chunk_size: int | None = None,
+    page_size: int = PAGE_SIZE,
     share: bool = True,
 ) -> ExtendBatch:
     """Day 4.2's engine on pages of its own.
@@ -37,11 +38,12 @@ def extend_batch(
         token_budget: how many tokens a step brings at most.
         attention: the name of a way to attend.
         chunk_size: how many of them one request brings at most; None: no fewer than all.
+        page_size: tokens per page.
         share: whether requests share pages.
     """
     from tiny_llm.scheduling.scheduler import Scheduler
 
-    cache = _page_cache(num_pages, PAGE_SIZE, share)
+    cache = _page_cache(num_pages, page_size, share)
     scheduler = Scheduler(cache, model.config.max_positions, seats, token_budget, chunk_size)
     return _batch(model, scheduler, attention)
 

@@ -97,6 +97,14 @@ def test_a_repetition_penalty_changes_the_answer() -> None:
             ("main", "--impl", "solution", "--prompt", "x", "--cache", "fused", "--dtype", "float16"),
             "--cache fused runs on the CPU, in float32 or bfloat16, not in float16 on cpu: use --cache full",
         ),
+        (
+            ("steps", "--impl", "solution", "--lengths", "9000"),
+            "the prompt has 9000 tokens; at most 8191 fit this model",
+        ),
+        (
+            ("steps", "--lengths", "20,9", "--common", "12"),
+            "--common is 12; the shortest of the prompts has 9",
+        ),
         (("warp",), "there is no command 'warp'"),
     ],
 )
@@ -108,7 +116,7 @@ def test_wrong_input_is_one_line_and_exit_code_2(arguments: tuple[str, ...], mes
     assert done.stdout == ""
 
 
-@pytest.mark.parametrize("command", [("main", "--prompt", "x"), ("batch-main",), ("smoke",)])
+@pytest.mark.parametrize("command", [("main", "--prompt", "x"), ("batch-main",), ("smoke",), ("steps",)])
 def test_on_unwritten_code_the_programs_say_which_day_comes_first(
     untouched: Path, command: tuple[str, ...]
 ) -> None:
@@ -262,5 +270,5 @@ def test_the_doctor_lists_what_it_looked_for() -> None:
 def test_help_lists_every_program() -> None:
     done = run("--help")
     assert done.returncode == 0
-    for name in ("main", "batch-main", "serve", "ask", "smoke", "doctor"):
+    for name in ("main", "batch-main", "serve", "ask", "smoke", "steps", "doctor"):
         assert f"pdm run {name}" in done.stdout

@@ -16,15 +16,18 @@ from .preempting import check_books, scheduler_of
 POISON = -1  # what a run that fails leaves behind
 
 
+def ids(count: int, seed: int = 0) -> list[int]:
+    """Tokens that the model has; those of two seeds differ from the first one on."""
+    return [(5 * seed + 3 * n * (seed + 1)) % V for n in range(count)]
+
+
 class TokenModel:
     """Stands for a model and its pool. A place holds a token id; the scores follow from all tokens that are read."""
 
     def __init__(self, lab: Any, pages: int, P: int) -> None:
         self.lab, self.P = lab, P
         self.pool = SimpleNamespace(keys=np.zeros((1, pages)), page_size=P)
-        self.model = SimpleNamespace(
-            embedding=SimpleNamespace(weight=np.zeros((V, 1))), logits=self._logits
-        )
+        self.model = SimpleNamespace(embedding=SimpleNamespace(weight=np.zeros((V, 1))), logits=self._logits)
         self.held: dict[int, int] = {}
         self.error: BaseException | None = None  # what the next run raises
 
