@@ -754,19 +754,6 @@ def test_task_3_pages_that_may_be_evicted_are_available_too(lab):
     )
 
 
-def test_task_3_pages_that_are_found_are_not_lacking_when_a_request_begins(lab):
-    scheduler = scheduler_of(lab)
-    run(lab, scheduler, text(12), 7, client="A")
-    wait(lab, scheduler, text(9), client="B")
-    take(scheduler, 1)
-    check_equal(
-        admitted(scheduler),
-        ["B"],
-        name="who begins, where 1 page is available and 6 of B's 9 tokens are found in pages that A holds",
-        suspects={"the pages that are found were counted as lacking": []},
-    )
-
-
 def test_task_3_pages_that_were_found_are_not_lacking(lab):
     scheduler = scheduler_of(lab)
     run(lab, scheduler, text(12), 7, client="A")
@@ -886,6 +873,19 @@ def test_task_3_a_request_that_has_to_wait_is_not_overtaken_and_gives_back_what_
         suspects={"A was overtaken": ["B"]},
     )
     check_unchanged(scheduler, before, "after the first one had to wait: what was found for it is given back")
+
+
+def test_task_3_pages_that_are_found_are_not_lacking_when_a_request_begins(lab):
+    scheduler = scheduler_of(lab)
+    run(lab, scheduler, text(12), 7, client="A")
+    wait(lab, scheduler, text(9), client="B")
+    take(scheduler, 1)
+    check_equal(
+        admitted(scheduler),
+        ["B"],
+        name="who begins, where 1 page is available and 6 of B's 9 tokens are found in pages that A holds",
+        suspects={"the pages that are found were counted as lacking": []},
+    )
 
 
 def test_task_3_nobody_begins_in_a_step_that_preempted(lab):
