@@ -1265,6 +1265,14 @@ RETURNS = {
         ["+A", "+B", ("A", 50), "-A", ("B", 20), "+C", ("C", 5), "+A"],
         {"B": 20, "C": 25, "A": 50},
     ),
+    "after all have left, and another one has come": (
+        ["+A", "+B", ("A", 50), "-A", ("B", 20), "-B", "+C", "+A"],
+        {"C": 20, "A": 50},
+    ),
+    "to an engine that was empty twice": (
+        ["+A", ("A", 30), "-A", "+B", ("B", 10), "-B", "+C", "+A"],
+        {"C": 40, "A": 40},
+    ),
     "as the last one that left": (["+A", ("A", 30), "-A", "+A"], {"A": 30}),
     "and leaves without having been served": (
         ["+A", ("A", 9), "+B", "-B", ("A", 9), "+B"],
@@ -1457,6 +1465,14 @@ def test_task_4_a_priority_that_is_none_is_refused(lab, priority):
         0,
         name="how many clients are present, after the only request was refused",
     )
+
+
+@pytest.mark.parametrize("client", [None, 7, ["a"]], ids=repr)
+def test_task_4_a_client_that_is_no_string_is_refused(lab, client):
+    engine = ShortOfPages(lab, pages=8, fair=True)
+    request = lab.request.Request(ids(3), 2, client=client)
+    check_raises(ValueError, partial(engine.core.push, request), name=f"a client {client!r}", match="client")
+    check_equal(engine.core.requests, [], name="the requests in the engine, after one was refused")
 
 
 def test_task_4_every_priority_from_0_to_3_is_taken(lab):
