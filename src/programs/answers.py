@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from programs.loaded import LoadedModel, Timing, make_sampler, prompt_ids
+from programs.seats import Sharing
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,6 +30,7 @@ class Answer:
     output: list[int] = field(default_factory=list)
     computed: int = 0  # tokens of the prompt that were computed
     refused: str | None = None  # why there will be no answer
+    pages: Sequence[int] = ()  # that its request held after the last step, where requests share pages
 
     def choose(self, logits: Tensor, token_ids: Sequence[int]) -> int:
         """The request's sampler, which also notes when the token came."""
@@ -45,13 +47,21 @@ class Answer:
         return f"{first} … ({len(self.prompt_ids)} tokens)" if rest else first
 
 
-def prepare(loaded: LoadedModel, prompts: Sequence[str], **params: Any) -> list[Answer]:
+def prepare(
+    loaded: LoadedModel, prompts: Sequence[str], system: str | None = None, **params: Any
+) -> list[Answer]:
     """An answer to begin for each prompt, with a sampler of its own; their clocks start together.
+
+    Args:
+        loaded: the model.
+        prompts: what to answer.
+        system: the system message of all of them; None: what the model's chat form has for one.
+        params: as for :func:`make_sampler`.
 
     Raises:
         CourseError: a sampling parameter is out of range.
     """
-    ids = [prompt_ids(loaded, prompt, raw=False) for prompt in prompts]
+    ids = [prompt_ids(loaded, prompt, raw=False, system=system) for prompt in prompts]
     started = time.perf_counter()
     return [
         Answer(number, prompt, its_ids, make_sampler(**params), Timing(started))
@@ -66,8 +76,11 @@ class BatchWatch:
         self._model = model
         self._caches: Sequence[Any] = ()
         self.batches = 0  # runs on a batch
+        self.sharing: Sharing | None = None  # after the last step of an engine whose requests share pages
         self.pool: KvPool | None = None  # the one that the caches look at
-        self.most_pages = 0  # of it, with tokens, after a run
+        self.most_pages = (
+            0  # of it, with tokens of the requests in a run; a page that several share counts once
+        )
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
@@ -83,8 +96,9 @@ class BatchWatch:
             meta, pool = caches[0].meta, caches[0].pool
             self.pool = pool
             self.batches += 1
-            pages = sum(pages_for(length, pool.page_size) for length in meta.kv_lens)
-            self.most_pages = max(self.most_pages, pages)
+            rows = zip(meta.block_table.tolist(), meta.kv_lens, strict=True)
+            pages = {page for row, length in rows for page in row[: pages_for(length, pool.page_size)]}
+            self.most_pages = max(self.most_pages, len(pages))
         return self._model.hidden(tokens, positions, caches)
 
     @property

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
+from coursekit.errors import CourseError
 from coursekit.running.import_path import Impl
 from coursekit.running.stubs import Stub, reached_stub
 from programs import options
-from programs.answers import Answer, BatchWatch, measure, prepare
+from programs.answers import Answer, BatchWatch, prepare
+from programs.batch_report import make_table, print_answers
 from programs.implementation import WHOSE
 from programs.loaded import LoadedModel, load, make_sampler, running
 from programs.prompts import PROMPTS, SHORT
 from programs.seats import Seen
 from programs.seats_view import SeatsView
 from programs.stages import STAGES, Limits, Stage, find_stages
+from programs.trie_view import Known, draw_trie
 
 ANSWERING = tuple(stage for stage in reversed(STAGES) if stage.samples)
 """The stages that can answer with a sampler per request: the best first."""
@@ -38,17 +40,28 @@ def batch_main(
         typer.Option(
             min=1,
             max=8192,
-            help="How many tokens of a prompt are computed at a time at most; ragged: tokens of all in a step.",
+            help="How many tokens of a prompt are computed at a time at most; ragged, extend and preempt: tokens of "
+            "all requests in a step.",
         ),
     ] = 128,
     stage: Annotated[
         str | None,
         typer.Option(
-            help="How: ragged, kernel, paged, continuous, cached or recompute; left out, the first of these that is "
-            "written."
+            help="How: extend, ragged, kernel, paged, continuous, cached or recompute; left out, the first of these "
+            "that is written. Or preempt: with too few pages."
         ),
     ] = None,
     attention: options.AttentionOption = options.Attention.AUTO,
+    system: Annotated[
+        str | None,
+        typer.Option(
+            help="The system message of all prompts, which extend and preempt compute once; left out, what the "
+            "model's chat form has."
+        ),
+    ] = None,
+    trie: Annotated[
+        bool, typer.Option("--trie", help="At the end, print the tree of pages (extend and preempt).")
+    ] = False,
     max_tokens: options.MaxTokensOption = 48,
     temperature: options.TemperatureOption = 0.0,
     top_k: options.TopKOption = 0,
@@ -68,18 +81,40 @@ def batch_main(
     }
     with running(impl):
         make_sampler(**params)  # refuse bad values before the model is loaded
-        stages = find_stages(stage, ANSWERING)
+        stages = choose_stages(stage, trie)
         loaded = load(model, dtype, device, bits, matmul)
-        answer_all(loaded, stages, Limits(seats, chunk, attention), max_tokens, params, impl)
+        wanted = Wanted(max_tokens, params, system, trie)
+        answer_all(loaded, stages, Limits(seats, chunk, attention), wanted, impl)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is wanted of the answers."""
+
+    max_tokens: int
+    params: dict[str, Any]  # for the samplers
+    system: str | None = None  # the system message of all prompts
+    trie: bool = False  # whether the tree of pages is printed
+
+
+def choose_stages(name: str | None, trie: bool) -> list[Stage]:
+    """The stage of that name, or all that may be tried, the best first.
+
+    Raises:
+        CourseError: there is no such stage, or it has no tree to print.
+    """
+    found = find_stages(name, ANSWERING)
+    if not trie:
+        return [stage for stage in found if name or not stage.scarce]
+    sharing = [stage for stage in found if stage.shares and (name or not stage.scarce)]
+    if not sharing:
+        others = " and ".join(stage.name for stage in ANSWERING[::-1] if stage.shares)
+        raise CourseError(f"in the stage {name}, requests share no pages; --trie is for {others}")
+    return sharing
 
 
 def answer_all(
-    loaded: LoadedModel,
-    stages: Sequence[Stage],
-    limits: Limits,
-    max_tokens: int,
-    params: dict[str, Any],
-    impl: Impl,
+    loaded: LoadedModel, stages: Sequence[Stage], limits: Limits, wanted: Wanted, impl: Impl
 ) -> None:
     """Answer the prompts with the first of the stages for which the code is there.
 
@@ -89,7 +124,7 @@ def answer_all(
     missing: Stub | None = None
     for stage in stages:
         try:
-            _answer(loaded, stage, limits, max_tokens, params, impl, missing)
+            _answer(loaded, stage, limits, wanted, impl, missing)
             return
         except NotImplementedError as error:
             missing = reached_stub(error)
@@ -98,47 +133,43 @@ def answer_all(
 
 
 def _answer(
-    loaded: LoadedModel,
-    stage: Stage,
-    limits: Limits,
-    max_tokens: int,
-    params: dict[str, Any],
-    impl: Impl,
-    missing: Stub | None,
+    loaded: LoadedModel, stage: Stage, limits: Limits, wanted: Wanted, impl: Impl, missing: Stub | None
 ) -> None:
     """Answer with one stage, then print what there is, also after Ctrl-C."""
     console, progress = Console(highlight=False), Console(stderr=True, highlight=False)
     stage.prepare(loaded, limits)
-    answers = prepare(loaded, SHORT if stage.short_prompts else PROMPTS, **params)
-    model = BatchWatch(loaded.model)
-    counted: Any = model
+    prompts = SHORT if stage.short_prompts else PROMPTS
+    answers = prepare(loaded, prompts, wanted.system, **wanted.params)
+    watch = BatchWatch(loaded.model)
     whose, folder = WHOSE[impl]
     code = f"{whose}, {folder}"
     progress.print(f"{code}: {len(answers)} prompts, {stage.title}", style="dim", soft_wrap=True)
     try:
-        with SeatsView(progress, answers, max_tokens) as view:
-            run(LoadedModel(counted, loaded.tokenizer), stage, answers, limits, max_tokens, view)
+        with SeatsView(progress, answers, wanted.max_tokens) as view:
+            run(loaded, watch, stage, answers, limits, wanted.max_tokens, view)
     except KeyboardInterrupt:
-        _report(console, loaded, answers, model, code)
+        _report(console, loaded, answers, watch, code, wanted.trie)
         raise
-    _report(console, loaded, answers, model, code)
+    _report(console, loaded, answers, watch, code, wanted.trie)
     if missing is not None:
         console.print(_advice(stage, missing), style="yellow", soft_wrap=True, markup=False)
 
 
 def run(
     loaded: LoadedModel,
+    watch: BatchWatch,
     stage: Stage,
     answers: Sequence[Answer],
     limits: Limits,
     max_tokens: int,
     view: SeatsView,
 ) -> None:
-    """Bring the answers to their ends, and show each step."""
+    """Bring the answers to their ends with the model that is watched, and show each step."""
     from tiny_llm.request import Request
 
     end_ids = loaded.tokenizer.end_ids
     answer_of = {Request(each.prompt_ids, max_tokens, end_ids, each.choose): each for each in answers}
+    watched: Any = watch
 
     def show(seen: Seen) -> None:
         for request, count in seen.computed.items():
@@ -146,57 +177,31 @@ def run(
             answer.computed = min(len(answer.prompt_ids), count)
         seats = [None if request is None else answer_of[request] for request in seen.seats]
         prefilling = None if seen.prefilling is None else answer_of[seen.prefilling]
-        view.step(seats, prefilling, {answer_of[request] for request in seen.finished})
+        preempted = [answer_of[request] for request in seen.preempted]
+        counts = {} if seen.sharing is None else seen.sharing.counts
+        view.step(seats, prefilling, {answer_of[request] for request in seen.finished}, preempted, counts)
+        watch.sharing = seen.sharing
+        for request, answer in answer_of.items():
+            answer.pages = () if seen.sharing is None else seen.sharing.held.get(request, ())
 
     try:
-        stage.run(loaded, list(answer_of), limits, show)
+        stage.run(LoadedModel(watched, loaded.tokenizer), list(answer_of), limits, show)
     finally:
         for request, answer in answer_of.items():
             answer.refused = request.error
 
 
 def _report(
-    console: Console, loaded: LoadedModel, answers: Sequence[Answer], model: BatchWatch, code: str
+    console: Console, loaded: LoadedModel, answers: Sequence[Answer], watch: BatchWatch, code: str, trie: bool
 ) -> None:
-    for answer in answers:
-        if answer.output or answer.refused:
-            console.print(Text(f"{answer.number}. {answer.headline}", "bold"), soft_wrap=True)
-            console.print(_text(loaded, answer), "\n", soft_wrap=True, markup=False)
+    from tiny_llm.prefix.trie_cache import TrieCache
+
+    print_answers(console, loaded, answers)
+    if trie and watch.sharing is not None and isinstance(watch.sharing.cache, TrieCache):
+        known = [Known(each.number, [*each.prompt_ids, *each.output], each.pages) for each in answers]
+        console.print(draw_trie(watch.sharing.cache, known, loaded.tokenizer.decode), "\n")
     if any(answer.output for answer in answers):
-        console.print(_table(answers, model), f"run by {code}")
-
-
-def _text(loaded: LoadedModel, answer: Answer) -> str:
-    """What the model said; "…" says that it was cut off."""
-    if answer.refused:
-        return f"refused: {answer.refused}"
-    ended = answer.output[-1] in loaded.tokenizer.end_ids
-    return loaded.tokenizer.decode(answer.output).strip() + ("" if ended else " …")
-
-
-def _table(answers: Sequence[Answer], model: BatchWatch) -> Table:
-    speed = measure([answer.timing for answer in answers])
-    prompt_tokens = sum(len(answer.prompt_ids) for answer in answers if answer.output)
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column()
-    table.add_column(justify="right", style="bold")
-    table.add_column()
-    table.add_row("requests", str(speed.requests))
-    table.add_row("prompt tokens", f"{prompt_tokens:,}")
-    table.add_row("output tokens", f"{speed.tokens:,}", f"in {speed.seconds:.1f} s")
-    table.add_row("output tokens per second", f"{speed.tokens_per_second:.1f}")
-    table.add_row("time to first token, mean", f"{speed.mean_first:.2f} s", "from the start of all")
-    table.add_row("time to first token, worst", f"{speed.worst_first:.2f} s")
-    table.add_row("worst gap between two tokens", f"{speed.worst_gap:.2f} s", "of one request")
-    if model.bytes_copied:
-        gigabytes = f"{model.bytes_copied / 1e9:.1f} GB"
-        table.add_row("copied to rebuild the dense batch", gigabytes, f"in {model.batches} decodes")
-    if model.pool is not None:
-        pages = len(model.pool.keys[0]) - 1
-        table.add_row("runs of the model", str(model.batches), "decodes and chunks together")
-        table.add_row("pages with tokens, at most", f"{model.most_pages}", f"of {pages}")
-        table.add_row("the pool", f"{model.pool.nbytes / 1e6:.0f} MB")
-    return table
+        console.print(make_table(answers, watch), f"run by {code}")
 
 
 def _advice(stage: Stage, missing: Stub) -> str:

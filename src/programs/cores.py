@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tiny_llm.request import Request
 
 PAGE_SIZE = 16
-"""Tokens per page, in all programs."""
+"""Tokens per page, where nothing else is said."""
 
 
 def choose(name: str, dtype: str, device: str) -> PagedAttention:
@@ -62,18 +62,18 @@ def warm_up(name: str, model: Transformer) -> None:
         attention(query, pages, pages, meta, 1.0, True)
 
 
-def require_memory(model: Transformer, num_pages: int) -> None:
+def require_memory(model: Transformer, num_pages: int, page_size: int = PAGE_SIZE) -> None:
     """Refuse a pool that is larger than all the memory of the machine, or of the GPU that the model is on.
 
     Raises:
         CourseError: it is; the message says how many pages there would be room for.
     """
     weight, config = model.embedding.weight, model.config
-    page_bytes = 2 * config.num_layers * PAGE_SIZE * config.num_kv_heads * config.head_dim * weight.itemsize
+    page_bytes = 2 * config.num_layers * page_size * config.num_kv_heads * config.head_dim * weight.itemsize
     memory = total_memory(weight.device)
     if memory is not None and num_pages * page_bytes > memory:
         raise CourseError(
-            f"{num_pages:,} pages of {PAGE_SIZE} tokens would take {num_pages * page_bytes / 1e9:,.0f} GB; there are "
+            f"{num_pages:,} pages of {page_size} tokens would take {num_pages * page_bytes / 1e9:,.0f} GB; there are "
             f"{memory / 1e9:.0f} GB in all, room for {memory // page_bytes:,} pages: give a smaller --pages"
         )
 
@@ -97,13 +97,15 @@ def most_pages(model: Transformer) -> int:
     return pages_for(model.config.max_positions, PAGE_SIZE)
 
 
-def make_runner(model: Transformer, num_pages: int, attention: PagedAttention) -> ModelRunner:
+def make_runner(
+    model: Transformer, num_pages: int, attention: PagedAttention, page_size: int = PAGE_SIZE
+) -> ModelRunner:
     """The model with a pool of ``num_pages`` pages, the null page included."""
     from tiny_llm.paged.model_runner import ModelRunner
     from tiny_llm.paged.pool import KvPool
 
     weight = model.embedding.weight
-    pool = KvPool(model.config, num_pages, PAGE_SIZE, weight.dtype, weight.device)
+    pool = KvPool(model.config, num_pages, page_size, weight.dtype, weight.device)
     return ModelRunner(model, pool, attention)
 
 
@@ -148,13 +150,13 @@ def ragged_batch_for(
     return ragged_batch(model, seats, max(1, sum(needed[:seats])), max(1, *needed), token_budget, attention)
 
 
-def pages_needed(model: Transformer, requests: Sequence[Request]) -> list[int]:
+def pages_needed(model: Transformer, requests: Sequence[Request], page_size: int = PAGE_SIZE) -> list[int]:
     """How many pages each of some requests may come to need, the most first."""
     from tiny_llm.paged.limits import most_tokens
     from tiny_llm.paged.pool import pages_for
 
     limit = model.config.max_positions
-    return sorted((pages_for(most_tokens(each, limit), PAGE_SIZE) for each in requests), reverse=True)
+    return sorted((pages_for(most_tokens(each, limit), page_size) for each in requests), reverse=True)
 
 
 def generate(

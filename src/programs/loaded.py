@@ -185,8 +185,16 @@ def check_prompt(loaded: LoadedModel, prompt_ids: Sequence[int]) -> None:
         raise CourseError(f"the prompt has {len(prompt_ids)} tokens; this model takes at most {limit - 1}")
 
 
-def prompt_ids(loaded: LoadedModel, text: str, raw: bool) -> list[int]:
-    """The token ids of a prompt: as it stands, or as the user's message in the model's chat form."""
+def prompt_ids(loaded: LoadedModel, text: str, raw: bool, system: str | None = None) -> list[int]:
+    """The token ids of a prompt: as it stands, or as the user's message in the model's chat form.
+
+    Args:
+        loaded: the model.
+        text: the prompt.
+        raw: whether it is taken as it stands.
+        system: a system message to stand before the user's; None: what the chat form says itself.
+    """
     if raw:
         return loaded.tokenizer.encode(text)
-    return loaded.tokenizer.encode_chat([{"role": "user", "content": text}])
+    before = [] if system is None else [{"role": "system", "content": system}]
+    return loaded.tokenizer.encode_chat([*before, {"role": "user", "content": text}])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from types import TracebackType
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType, TracebackType
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -36,6 +36,8 @@ class SeatsView:
         self._done: set[Answer] = set()
         self._prefilling: Answer | None = None
         self._computed = 0  # tokens of its prompt, one step ago
+        self._preempted: Sequence[Answer] = ()
+        self._counts: Mapping[str, int] = {}
 
     def __enter__(self) -> SeatsView:
         if self._live is not None:
@@ -48,14 +50,24 @@ class SeatsView:
         if self._live is not None:
             self._live.stop()
 
-    def step(self, seats: Sequence[Answer | None], prefilling: Answer | None, finished: set[Answer]) -> None:
+    def step(
+        self,
+        seats: Sequence[Answer | None],
+        prefilling: Answer | None,
+        finished: set[Answer],
+        preempted: Sequence[Answer] = (),
+        counts: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
         """Show the state after one step of the engine.
 
         Args:
             seats: the request in each seat.
             prefilling: the one whose prompt is being computed, or that waits for a seat.
             finished: all that have their whole answer.
+            preempted: those that had a seat, and wait for one again.
+            counts: what else the engine has counted so far, by name.
         """
+        self._preempted, self._counts = preempted, counts
         self._begun.update(answer for answer in (*seats, prefilling) if answer is not None)
         new, self._done = finished - self._done, finished
         waits = self._waits(prefilling)
@@ -126,22 +138,38 @@ class SeatsView:
     def _add_prefilling(self, table: Table, answer: Answer | None, waits: bool) -> None:
         name = Text("next", "bold")
         if answer is None:
-            table.add_row(name, Text("–", "dim"))
+            self._add_preempted(table, name)
             return
         total = len(answer.prompt_ids)
         state = Text("waits for a seat", "yellow") if waits else Text("prefilling", "magenta")
         bar = _bar(answer.computed / total, "magenta")
         table.add_row(name, _title(answer), state, bar, Text(f"{answer.computed} of {total}"))
 
+    def _add_preempted(self, table: Table, name: Text) -> None:
+        """The request that was preempted first of those that wait again, if there is one."""
+        if not self._preempted:
+            table.add_row(name, Text("–", "dim"))
+            return
+        answer = self._preempted[0]
+        tokens = Text(f"{len(answer.output)} tokens")
+        table.add_row(name, _title(answer), Text("preempted", "yellow"), Text(""), tokens)
+
     def _summary(self) -> Text:
         tokens = sum(len(answer.output) for answer in self._answers)
         seconds = time.perf_counter() - self._answers[0].timing.started
-        waiting = len(self._answers) - len(self._begun)
+        waiting = len(self._answers) - len(self._begun) + len(self._preempted)
+        again = f" ({len(self._preempted)} preempted)" if self._preempted else ""
+        counted = f"\n{describe(self._counts)}" if self._counts else ""
         return Text(
-            f"{waiting} waiting · {len(self._done)} of {len(self._answers)} answered · "
-            f"{tokens} tokens · {tokens / seconds:.0f} tokens/s{self._left()}",
+            f"{waiting} waiting{again} · {len(self._done)} of {len(self._answers)} answered · "
+            f"{tokens} tokens · {tokens / seconds:.0f} tokens/s{self._left()}{counted}",
             "dim",
         )
+
+
+def describe(counts: Mapping[str, int]) -> str:
+    """What was counted: "tokens reused: 1,344 · pages evicted: 2"."""
+    return " · ".join(f"{name}: {count:,}" for name, count in counts.items())
 
 
 def _title(answer: Answer) -> Text:

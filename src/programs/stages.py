@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from coursekit.errors import CourseError
 from programs.cores import choose_for, paged_batch, ragged_batch_for, warm_up
+from programs.extend_cores import extend_batch_for, preempt_batch_for
 from programs.loaded import LoadedModel
 from programs.seats import Observe, Seats, Seen
 
@@ -42,6 +43,8 @@ class Stage:
     attention: str | None = None  # the way to attend on pages; "auto": the program may choose another
     short_prompts: bool = False  # too slow for long ones
     samples: bool = True  # whether each request's own sampler is used; otherwise it is greedy
+    shares: bool = False  # whether requests share pages
+    scarce: bool = False  # it has too few pages on purpose: nothing to answer with as fast as can be
 
     def prepare(self, loaded: LoadedModel, limits: Limits) -> None:
         """Do what has to be done once and is not to be measured: compile the attention kernel."""
@@ -122,10 +125,20 @@ def _ragged(loaded: LoadedModel, requests: Sequence[Request], limits: Limits, ob
     _drive(core, requests, observe)
 
 
+def _extend(loaded: LoadedModel, requests: Sequence[Request], limits: Limits, observe: Observe) -> None:
+    core = extend_batch_for(loaded.model, requests, limits.seats, limits.chunk, limits.attention)
+    _drive(core, requests, observe)
+
+
+def _preempt(loaded: LoadedModel, requests: Sequence[Request], limits: Limits, observe: Observe) -> None:
+    core = preempt_batch_for(loaded.model, requests, limits.seats, limits.chunk, limits.attention)
+    _drive(core, requests, observe)
+
+
 def _drive(core: EngineCore, requests: Sequence[Request], observe: Observe) -> None:
     from tiny_llm.engine_core import generate_all
 
-    seats = Seats(core.num_seats)
+    seats = Seats(core)
 
     def look(step: Step) -> None:
         observe(seats.after(step))
@@ -139,6 +152,10 @@ def _served(loaded: LoadedModel, requests: Sequence[Request], limits: Limits, ob
     core = ragged_batch_for(loaded.model, requests, limits.seats, limits.chunk, limits.attention)
     serve_all(loaded, core, requests)
 
+
+SERVED = Stage(
+    "S6", "served", (3, 7), "the same through gRPC, a call per prompt", _served, "auto", samples=False
+)
 
 STAGES = (
     Stage(
@@ -155,11 +172,20 @@ STAGES = (
     Stage("S4", "paged", (3, 2), "several at a time on pages", _paged, "reference"),
     Stage("S5", "kernel", (3, 3), "several at a time on pages, with a kernel", _kernel, "auto"),
     Stage("S6", "ragged", (3, 6), "several at a time in ragged batches", _ragged, "auto"),
-    Stage("S6", "served", (3, 7), "the same through gRPC, a call per prompt", _served, "auto", samples=False),
+    SERVED,
+    Stage("S7", "extend", (4, 2), "several at a time on pages that they share", _extend, "auto", shares=True),
+    Stage(
+        "S8",
+        "preempt",
+        (4, 3),
+        "several at a time with too few pages",
+        _preempt,
+        "auto",
+        shares=True,
+        scarce=True,
+    ),
 )
 """From the first that a learner writes to the last."""
-
-SERVED = STAGES[-1]
 
 
 def find_stages(name: str | None, stages: Sequence[Stage] = STAGES) -> tuple[Stage, ...]:

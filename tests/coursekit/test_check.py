@@ -301,7 +301,7 @@ def test_a_valid_call_that_is_refused_is_told_with_the_rule():
 
 
 def test_plain_values_have_suspects_too():
-    for actual, expected in ((2, 1), ([1, 2, 3], [1, 2]), ("ab", "a"), ({1}, {2})):
+    for actual, expected in ((2, 1), ([1, 2, 3], [1, 2]), ("ab", "a"), ({1}, {2}), ({1: 2}, {1: 3})):
         with pytest.raises(CheckFailed, match=r"likely cause: it went on$"):
             check_equal(actual, expected, name="x", suspects={"it stopped": 0, "it went on": actual})
     with pytest.raises(CheckFailed, match=r"likely cause: it went on$"):

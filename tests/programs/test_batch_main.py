@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -16,10 +17,10 @@ from coursekit.errors import CourseError
 from coursekit.running.import_path import Impl
 from programs import batch_main, seats_view
 from programs.answers import Answer, BatchWatch, Speed, measure
-from programs.batch_main import ANSWERING
+from programs.batch_main import ANSWERING, Wanted, choose_stages
 from programs.loaded import LoadedModel, Timing
 from programs.prompts import PROMPTS, SHORT
-from programs.seats import Observe, Seats
+from programs.seats import Observe, Seats, Sharing
 from programs.seats_view import SeatsView
 from programs.stages import Limits, Stage, find_stages
 
@@ -235,7 +236,7 @@ def plain_requests(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def answer_all(*stages: Stage) -> None:
-    batch_main.answer_all(loaded(), stages, LIMITS, TOKENS, OFF, Impl.LEARNER)
+    batch_main.answer_all(loaded(), stages, LIMITS, Wanted(TOKENS, OFF), Impl.LEARNER)
 
 
 def test_the_next_form_is_taken_where_code_is_missing_and_the_advice_names_it(
@@ -257,7 +258,7 @@ def test_the_next_form_is_taken_where_code_is_missing_and_the_advice_names_it(
 def test_whose_code_answers_stands_before_the_answers_and_behind_the_times(
     capsys: pytest.CaptureFixture[str], impl: Impl, code: str
 ) -> None:
-    batch_main.answer_all(loaded(), [stage("in seats")], LIMITS, TOKENS, OFF, impl)
+    batch_main.answer_all(loaded(), [stage("in seats")], LIMITS, Wanted(TOKENS, OFF), impl)
     out, err = capsys.readouterr()
     assert err.splitlines()[0] == f"{code}: 2 prompts, in seats"
     assert out.splitlines()[-1] == f"run by {code}"
@@ -297,9 +298,24 @@ def test_a_stage_is_asked_for_by_name() -> None:
     assert [each.name for each in find_stages("paged", ANSWERING)] == ["paged"]
     assert find_stages(None, ANSWERING) == ANSWERING
     with pytest.raises(
-        CourseError, match="no stage 'warp'; there are: ragged, kernel, paged, continuous, cached, recompute"
+        CourseError,
+        match="no stage 'warp'; there are: preempt, extend, ragged, kernel, paged, continuous, cached, recompute",
     ):
         find_stages("warp", ANSWERING)
+
+
+def test_a_stage_with_too_few_pages_runs_only_where_it_is_asked_for() -> None:
+    assert [each.name for each in choose_stages(None, trie=False)][:2] == ["extend", "ragged"]
+    assert [each.name for each in choose_stages("preempt", trie=False)] == ["preempt"]
+
+
+def test_the_tree_of_pages_is_printed_by_the_stages_that_have_one() -> None:
+    assert [each.name for each in choose_stages(None, trie=True)] == ["extend"]
+    assert [each.name for each in choose_stages("preempt", trie=True)] == ["preempt"]
+    with pytest.raises(
+        CourseError, match="in the stage ragged, requests share no pages; --trie is for extend and"
+    ):
+        choose_stages("ragged", trie=True)
 
 
 class Named:
@@ -313,7 +329,8 @@ def test_a_request_keeps_its_seat_for_as_long_as_it_runs_and_counts_what_it_brou
     from tiny_llm.engine_core import Step
 
     a, b, c = (Named(name) for name in "abc")
-    seats = Seats(2)
+    core: Any = SimpleNamespace(num_seats=2)
+    seats = Seats(core)
 
     def after(
         issued: list[tuple[Any, int]], finished: Sequence[Any] = ()
@@ -336,8 +353,73 @@ def test_the_batch_watch_knows_the_pool_and_how_many_pages_held_tokens() -> None
     pool = SimpleNamespace(page_size=4)
     model: Any = SimpleNamespace(hidden=lambda tokens, positions, caches: "states")
     watch = BatchWatch(model)
-    for lengths in ([4, 5, 1], [4, 1]):
-        caches: Any = [SimpleNamespace(pool=pool, meta=SimpleNamespace(kv_lens=lengths))]
+    for lengths, pages in (
+        ([4, 5, 1], [[1, 2], [3, 4], [5, 0]]),  # the first one has a page without tokens
+        ([8, 7], [[1, 2], [1, 3]]),
+    ):
+        meta = SimpleNamespace(kv_lens=lengths, block_table=np.array(pages))
+        caches: Any = [SimpleNamespace(pool=pool, meta=meta)]
         assert watch.hidden(NOTHING, None, caches) == "states"
-    assert (watch.batches, watch.most_pages, watch.pool) == (2, 4, pool)
+        assert watch.most_pages == 4, "a page that two requests share counts once"
+    assert (watch.batches, watch.pool) == (2, pool)
     assert watch.bytes_copied == 0
+
+
+def named(name: str) -> Any:
+    """A request, for those who only ask which it is."""
+    return Named(name)
+
+
+def scheduler(*running: tuple[Any, int], **counts: Any) -> Any:
+    """What an onlooker reads of a scheduler; the requests that run have so many tokens, each on a page of its own."""
+    sequences = [SimpleNamespace(length=length, pages=list(range(length))) for _, length in running]
+    standing = [
+        SimpleNamespace(request=request, sequence=sequence)
+        for (request, _), sequence in zip(running, sequences, strict=True)
+    ]
+    return SimpleNamespace(running=standing, cache=SimpleNamespace(evicted=2), reused=5, **counts)
+
+
+def test_a_request_that_is_preempted_leaves_its_seat_and_waits_until_it_sits_again() -> None:
+    from tiny_llm.engine_core import Step
+
+    a, b, c = (named(name) for name in "abc")
+    state = scheduler()
+    core: Any = SimpleNamespace(num_seats=2, scheduler=state)
+    seats = Seats(core)
+
+    def after(step: Any, *running: tuple[Any, int]) -> Any:
+        vars(state).update(vars(scheduler(*running, preemptions=1)))
+        return seats.after(step)
+
+    first = after(Step([(a, 4), (b, 1)], []), (a, 4), (b, 3))
+    assert (first.seats, first.preempted) == ([a, b], [])
+    assert dict(first.computed) == {a: 4, b: 3}, "tokens that were found are there, too"
+    lost = after(Step([(a, 1)], [], [b]), (a, 5))
+    assert (lost.seats, lost.preempted) == ([a, None], [b])
+    assert dict(lost.computed) == {a: 5, b: 0}
+    other = after(Step([(a, 1), (c, 2)], [a]), (c, 2))
+    assert (other.seats, other.preempted) == ([a, c], [b])
+    again = after(Step([(c, 1), (b, 2)], []), (c, 3), (b, 3))
+    assert (again.seats, again.preempted) == ([b, c], [])
+    assert again.sharing.counts == {"tokens reused": 5, "pages evicted": 2, "preemptions": 1}
+    assert again.sharing.held == {c: (0, 1, 2), b: (0, 1, 2)}
+
+
+def test_an_engine_that_never_preempts_counts_no_preemptions() -> None:
+    assert Sharing.of(scheduler()).counts == {"tokens reused": 5, "pages evicted": 2}
+
+
+def test_the_view_names_the_requests_that_were_preempted_and_what_was_counted(
+    terminal: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seats_view, "SECONDS_BETWEEN", 0.0)
+    sits, lost, waits = answer(1, output=[7], computed=2), answer(2, output=[7, 7], computed=0), answer(3)
+    with SeatsView(terminal, [sits, lost, waits], max_tokens=6) as view:
+        view.step([sits, lost], None, set())
+        view.step([sits, None], None, set(), [lost], {"tokens reused": 1344, "preemptions": 1})
+    last = shown(terminal).splitlines()[-5:]
+    row = next(line.split() for line in last if line.startswith("next"))
+    assert row[-3:] == ["preempted", "2", "tokens"]
+    assert any(line.startswith("2 waiting (1 preempted) · 0 of 3 answered") for line in last)
+    assert any(line.startswith("tokens reused: 1,344 · preemptions: 1") for line in last)

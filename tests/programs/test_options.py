@@ -36,9 +36,10 @@ def taken(*arguments, **options):
 
 
 import benchmarks.command, programs.batch_main, programs.doctor, programs.main, programs.serve, programs.smoke
+import programs.steps
 
 if "--really" not in sys.argv:
-    for module in (programs.batch_main, programs.main, programs.serve, programs.smoke):
+    for module in (programs.batch_main, programs.main, programs.serve, programs.smoke, programs.steps):
         module.load = taken
     benchmarks.command._run = taken
     programs.doctor.LOOKS = ()
@@ -111,6 +112,7 @@ OUT_OF_RANGE = (
     "batch-main --seats=65",
     "batch-main --chunk=0",
     "batch-main --stage=batched",
+    "batch-main --stage=ragged --trie",
     "serve --port=65536",
     "serve --seats=0",
     "serve --pages=0",
@@ -120,6 +122,19 @@ OUT_OF_RANGE = (
     "serve --grace=-1",
     "serve --grace=1e300",
     "smoke --stage=",
+    "steps --lengths=",
+    "steps --lengths=0",
+    "steps --lengths=5,-1",
+    "steps --lengths=5,,6",
+    "steps --lengths=5;6",
+    "steps --lengths=100000000000",
+    f"steps --lengths={','.join(['1'] * 65)}",
+    "steps --page-size=0",
+    "steps --chunk=0",
+    "steps --budget=0",
+    "steps --common=-1",
+    "steps --common=251",
+    "steps --max-tokens=0",
     "bench --week=1",
     "bench --week=4",
     "bench --repeats=0",

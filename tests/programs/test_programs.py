@@ -86,7 +86,7 @@ def test_a_repetition_penalty_changes_the_answer() -> None:
         (("batch-main", "--impl", "solution", "--temperature", "-1"), "Invalid value for '--temperature'"),
         (
             ("batch-main", "--impl", "solution", "--stage", "warp"),
-            "there is no stage 'warp'; there are: ragged, kernel",
+            "there is no stage 'warp'; there are: preempt, extend, ragged, kernel",
         ),
         (
             (*PAGED, "--attention", "cpu", "--dtype", "float16"),
@@ -96,6 +96,14 @@ def test_a_repetition_penalty_changes_the_answer() -> None:
         (
             ("main", "--impl", "solution", "--prompt", "x", "--cache", "fused", "--dtype", "float16"),
             "--cache fused runs on the CPU, in float32 or bfloat16, not in float16 on cpu: use --cache full",
+        ),
+        (
+            ("steps", "--impl", "solution", "--lengths", "9000"),
+            "the prompt has 9000 tokens; at most 8191 fit this model",
+        ),
+        (
+            ("steps", "--lengths", "20,9", "--common", "12"),
+            "--common is 12; the shortest of the prompts has 9",
         ),
         (("warp",), "there is no command 'warp'"),
     ],
@@ -108,7 +116,7 @@ def test_wrong_input_is_one_line_and_exit_code_2(arguments: tuple[str, ...], mes
     assert done.stdout == ""
 
 
-@pytest.mark.parametrize("command", [("main", "--prompt", "x"), ("batch-main",), ("smoke",)])
+@pytest.mark.parametrize("command", [("main", "--prompt", "x"), ("batch-main",), ("smoke",), ("steps",)])
 def test_on_unwritten_code_the_programs_say_which_day_comes_first(
     untouched: Path, command: tuple[str, ...]
 ) -> None:
@@ -199,6 +207,21 @@ def test_batch_main_answers_all_prompts_in_order_and_ends_with_the_times(stage: 
     assert "\x1b" not in done.stdout + done.stderr
 
 
+def test_batch_main_prints_the_tree_of_pages_and_what_was_reused() -> None:
+    system = "Answer in one short sentence, in plain words, and never make a list of anything at all."
+    bounds = ("--max-tokens", "2", "--seats", "3", "--chunk", "400")
+    done = run("batch-main", "--impl", "solution", "--stage", "extend", "--trie", "--system", system, *bounds)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^the tree: \d+ of \d+ pages of 16 tokens; 0 are held$", done.stdout, re.MULTILINE)
+    assert re.search(r"^└── requests 1-16: .*: system Answer in one short", done.stdout, re.MULTILINE)
+    assert re.search(r"^    └── request 16: ", done.stdout, re.MULTILINE)
+    reused = re.search(r"^tokens reused +([\d,]+)", done.stdout, re.MULTILINE)
+    assert reused is not None
+    assert int(reused[1].replace(",", "")) >= 15 * 16, "all but the first request find the system message"
+    assert "pages evicted" in done.stdout
+    assert "preemptions" not in done.stdout
+
+
 @pytest.mark.parametrize("option", ["--seats", "--chunk", "--max-tokens"])
 def test_batch_main_refuses_a_bound_of_zero(option: str) -> None:
     done = run("batch-main", option, "0")
@@ -247,5 +270,5 @@ def test_the_doctor_lists_what_it_looked_for() -> None:
 def test_help_lists_every_program() -> None:
     done = run("--help")
     assert done.returncode == 0
-    for name in ("main", "batch-main", "serve", "ask", "smoke", "doctor"):
+    for name in ("main", "batch-main", "serve", "ask", "smoke", "steps", "doctor"):
         assert f"pdm run {name}" in done.stdout

@@ -21,9 +21,9 @@ class Node:
 
     page: int
     key: Key
-    parent: Node | None
+    parent: Node | None = field(repr=False)
     depth: int  # pages from the root to this node, this one included; the root has 0
-    children: dict[Key, Node] = field(default_factory=dict)
+    children: dict[Key, Node] = field(default_factory=dict, repr=False)
 
 
 class TrieCache(BasePageCache):

@@ -20,7 +20,7 @@ def fail_plain(actual: Any, expected: Any, name: str, known: str | None = None) 
     if isinstance(expected, str):
         fail_text(actual, expected, name, cause)
     if isinstance(expected, dict):
-        fail_dictionary(actual, expected, name)
+        fail_dictionary(actual, expected, name, cause)
     raise CheckFailed(f"{name}: {show(expected)} expected, {show(actual)} found{cause}")
 
 
@@ -55,7 +55,7 @@ def fail_text(actual: str, expected: str, name: str, cause: str = "") -> None:
     raise CheckFailed(f"{name}: " + "\n  ".join(lines) + cause)
 
 
-def fail_dictionary(actual: dict[Any, Any], expected: dict[Any, Any], name: str) -> None:
+def fail_dictionary(actual: dict[Any, Any], expected: dict[Any, Any], name: str, cause: str = "") -> None:
     """Say which keys are missing, are too many or have another value."""
     __tracebackhide__ = True
     lines = [f"{key!r} is missing" for key in expected if key not in actual]
@@ -63,7 +63,7 @@ def fail_dictionary(actual: dict[Any, Any], expected: dict[Any, Any], name: str)
     for key in expected:
         if key in actual and actual[key] != expected[key]:
             lines.append(f"at {key!r}: {show(expected[key])} expected, {show(actual[key])} found")
-    raise CheckFailed(f"{name}: " + "\n  ".join(lines[:4]))
+    raise CheckFailed(f"{name}: " + "\n  ".join(lines[:4]) + cause)
 
 
 def same_type(actual: Any, expected: Any) -> bool:

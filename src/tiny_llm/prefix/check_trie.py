@@ -18,7 +18,7 @@ def check_trie(cache: TrieCache, sequences: Collection[PagedSequence]) -> None:
     - The allocator's own books balance: free pages, and pages in use, are all pages.
     - Each page has one reference for each sequence that holds it, and one more if it is in the tree.
     - Each node hangs in the tree where its tokens say; no page is in the tree twice.
-    - The first pages of each sequence are those of its path, and no page behind them is in the tree.
+    - The first pages of each sequence are those of its path, which is in the tree; no page behind them is there.
     - No node is held by fewer sequences than one of its children.
     - The nodes that no sequence holds, and only these, may be evicted; each comes after its children.
     - No node waits for its step to run.
@@ -37,8 +37,8 @@ def check_trie(cache: TrieCache, sequences: Collection[PagedSequence]) -> None:
     for page, references in enumerate(cache.allocator.references):
         if references != holders[page] + in_tree[page] or in_tree[page] > 1:
             raise RuntimeError(
-                f"page {page} has {references} references; {holders[page]} sequences hold it, and it is in the tree "
-                f"{in_tree[page]} times"
+                f"page {page} has {references} references, where sequences hold it {holders[page]} times and the "
+                f"tree has it {in_tree[page]} times"
             )
     for node in nodes:
         _check_node(cache, node, holders)
@@ -75,6 +75,9 @@ def _check_path(cache: TrieCache, sequence: PagedSequence, in_tree: Counter[int]
         raise RuntimeError(
             f"a sequence with {sequence.length} tokens in the pages {sequence.pages} has the path {path}"
         )
+    for page in path:
+        if not in_tree[page]:
+            raise RuntimeError(f"page {page} is on the path {path} of a sequence, and no longer in the tree")
     for page in sequence.pages[len(path) :]:
         if in_tree[page]:
             raise RuntimeError(f"page {page} is in the tree, and a sequence holds it behind its path {path}")
@@ -85,10 +88,13 @@ def _check_path(cache: TrieCache, sequence: PagedSequence, in_tree: Counter[int]
 def _check_order(cache: TrieCache, unheld: list[Node]) -> None:
     """The nodes that may be evicted are those that no sequence holds, every node after its children."""
     order = {node: number for number, node in enumerate(cache.unheld)}
-    wrong = order.keys() ^ set(unheld)
-    if wrong:
-        page = min(node.page for node in wrong)
-        raise RuntimeError(f"page {page}: held by no sequence, but not to be evicted, or the other way round")
+    for node in unheld:
+        if node not in order:
+            raise RuntimeError(
+                f"page {node.page} is in the tree, no sequence holds it, and `unheld` lacks it"
+            )
+    for node in order.keys() - set(unheld):
+        raise RuntimeError(f"page {node.page} is in `unheld`; a sequence holds it, or it is not in the tree")
     for node in unheld:
         if any(order[child] > order[node] for child in node.children.values()):
             raise RuntimeError(f"page {node.page} would be evicted before a page that continues it")

@@ -56,7 +56,8 @@ class PreemptiveScheduler(Scheduler):
     def refusal(self, request: Request) -> str | None:
         """Why a request can't ever be planned, or None (given code).
 
-        Its priority must be an int from 0 to HIGHEST, and no bool, which Python counts as an int; its client a string.
+        Its priority must be an int from 0 to HIGHEST (a bool, which Python counts as an int, is none); its client
+        must be a string.
         """
         priority, client = request.priority, request.client
         if not isinstance(priority, int) or isinstance(priority, bool) or not 0 <= priority <= HIGHEST:

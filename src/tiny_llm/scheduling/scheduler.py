@@ -56,6 +56,7 @@ class Scheduler:
         self.running: list[Standing] = []  # those that have begun, in the order in which they came
         self.planned: list[Chunk] = []  # the step that is being planned, or runs
         self.begun: list[Standing] = []  # those that were waiting before this step
+        self.had: dict[Standing, int] = {}  # tokens in the pool, before this step, of each that ran then
         self.preempted: list[Request] = []  # those that lost their pages in this step; none before Day 4.3
         self.left = 0  # what is left of the budget in the step that is being planned
         self.reused = 0  # tokens that the page cache has found, and that were not computed, in all steps
@@ -84,8 +85,9 @@ class Scheduler:
     def plan(self) -> list[Chunk]:
         """Choose what each request brings to the next step, and take the pages for it.
 
-        First the requests that run, in the order of :meth:`line`; then, with what is left of the budget, those that
-        :meth:`admit` lets begin. A request brings at most one chunk.
+        First it notes in ``had`` what the requests that run have, for :meth:`undo`. Then it adds these, each as soon
+        as :meth:`line` names it; then, with what is left of the budget, those that :meth:`admit` lets begin. A
+        request brings at most one chunk.
 
         Returns:
             the step, in the order of planning: the model has to get the tokens in this order, since a request may
@@ -103,8 +105,9 @@ class Scheduler:
     def add(self, running: Standing, found: int = 0) -> None:
         """Plan a chunk of a request: of the tokens that are due, as many as budget, chunk size and pages allow.
 
-        First it takes from the page cache what is known of its tokens by now. A request for which nothing is left of
-        the budget, or no page, has what it had before the step, and is not planned.
+        Where nothing is left of the budget, nothing is done. Else it first takes from the page cache what is known
+        of the request's tokens by now. For how many of the rest there are pages, :meth:`take_pages` says. A request
+        for which there is no page has what it had before the step, and is not planned.
 
         Args:
             running: a request that runs, and is not in the step yet.
@@ -159,13 +162,15 @@ class Scheduler:
         """Note that the model has run on the step that was planned."""
         self.cache.commit()
         self.reused += sum(chunk.found for chunk in self.planned)
-        self.planned, self.begun = [], []
+        self.planned, self.begun, self.had = [], [], {}
 
     def undo(self) -> None:
         """Forget the step that was planned, in part or as a whole: the model has not run on it, or has failed.
 
         Every request has what it had before, in pages, tokens and the order of the line; those that have begun in
-        this step wait again, before all others. Pages that were evicted stay evicted.
+        this step wait again, before all others. That goes for a request, too, that was being planned when planning
+        failed, and is not in the plan yet. Pages that were evicted stay evicted, and a request that has lost its
+        pages in this step (Day 4.3) waits without any.
         """
         raise NotImplementedError("Week 4 Day 2 Task 3: A step, and its way back")
 
