@@ -157,7 +157,7 @@ def _note(plan: Sequence[Chunk], number_of: dict[Request, int], page_size: int) 
         ChunkRow(
             number_of[each.running.request],
             each.found,
-            each.running.sequence.length,
+            each.had + each.found,
             each.count,
             len(each.running.sequence.pages),
         )
