@@ -104,7 +104,7 @@ def run() -> list[Step]:
     return core.steps
 
 
-def draw_pages() -> None:
+def draw() -> None:
     """A column per step, a row per page."""
     steps = run()
     fig, ax = diagram(height=3.35)
@@ -184,4 +184,4 @@ def _legend(ax: Axes, x: float, y: float) -> None:
 
 
 if __name__ == "__main__":
-    draw_pages()
+    draw()

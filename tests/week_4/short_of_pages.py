@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from week_2.reading_model import V, alone, fingerprints, scores_after
+from week_2.reading_model import V, alone, best, fingerprints, scores_after
 
 from coursekit.check import CheckFailed, check_equal
 
@@ -16,15 +16,18 @@ from .preempting import check_books, scheduler_of
 POISON = -1  # what a run that fails leaves behind
 
 
+def ids(count: int, seed: int = 0) -> list[int]:
+    """Tokens that the model has; those of two seeds differ from the first one on."""
+    return [(5 * seed + 3 * n * (seed + 1)) % V for n in range(count)]
+
+
 class TokenModel:
     """Stands for a model and its pool. A place holds a token id; the scores follow from all tokens that are read."""
 
     def __init__(self, lab: Any, pages: int, P: int) -> None:
         self.lab, self.P = lab, P
         self.pool = SimpleNamespace(keys=np.zeros((1, pages)), page_size=P)
-        self.model = SimpleNamespace(
-            embedding=SimpleNamespace(weight=np.zeros((V, 1))), logits=self._logits
-        )
+        self.model = SimpleNamespace(embedding=SimpleNamespace(weight=np.zeros((V, 1))), logits=self._logits)
         self.held: dict[int, int] = {}
         self.error: BaseException | None = None  # what the next run raises
 
@@ -66,14 +69,14 @@ class ShortOfPages:
 
     def push(self, prompt: Sequence[int], max_tokens: int, seed: int | None = None, **options: Any) -> Any:
         """A request comes; with a seed, it draws its tokens at a temperature."""
-        wanted, sampler = {}, {}
+        choose, sampler = best, dict[str, Any]()
         if seed is not None:
             params = self.lab.sampler.SamplingParams(temperature=2.0, top_k=5, seed=seed)
             other = self.lab.sampler.Sampler(params)
             sampler["sample"] = self.lab.sampler.Sampler(params)
-            wanted["choose"] = lambda scores, ids: other(self.lab.array(scores), ids)
+            choose = lambda scores, ids: other(self.lab.array(scores), ids)  # noqa: E731
         request = self.lab.request.Request(prompt, max_tokens, **sampler, **options)
-        self.wanted[request] = alone(prompt, max_tokens, max_positions=self.limit, **wanted)
+        self.wanted[request] = alone(prompt, max_tokens, max_positions=self.limit, choose=choose)
         self.core.push(request)
         return request
 

@@ -290,6 +290,19 @@ def test_task_1_a_page_that_is_full_only_with_this_step_is_published_with_it(lab
     )
 
 
+def test_task_1_a_page_with_output_is_published_too(lab):
+    scheduler = scheduler_of(lab)
+    each = run(lab, scheduler, text(4), 5, output=[7, 8])
+    open_step(scheduler, 12)
+    scheduler.add(each)
+    check_equal(
+        list(tree(scheduler.cache)),
+        [prefix(text(3)), prefix([*text(4), 7, 8])],
+        name="the prefixes in the tree, after a decode whose token fills a page of 3",
+        suspects={"pages with output were not published, only those of the prompt": [prefix(text(3))]},
+    )
+
+
 @both_caches
 def test_task_1_nothing_is_left_of_the_budget(lab, trie):
     scheduler = scheduler_of(lab, trie=trie)
@@ -370,44 +383,42 @@ def test_task_1_a_request_gets_pages_for_a_part_of_its_tokens(lab):
 
 
 def admit(scheduler: Any, left: int = 12) -> list[tuple[int, int]]:
-    """Who begins in a step of which so much of the budget is left, and with how many tokens; the others wait."""
-    __tracebackhide__ = True
-    running, waiting = ranks(scheduler.running), ranks(scheduler.waiting)
+    """Who begins in a step of which so much of the budget is left, and with how many tokens."""
     open_step(scheduler, left)
     scheduler.admit()
-    begun = ranks(scheduler.begun)
-    check_equal(
-        ranks(chunk.running for chunk in scheduler.planned),
-        begun,
-        name="the requests in the plan, and `begun`",
+    brought = dict(counts(scheduler.planned))
+    return [(each.rank, brought.get(each.rank, 0)) for each in scheduler.begun]
+
+
+def check_lists(scheduler: Any) -> None:
+    """Who has begun, runs and is in the plan; who has not, waits; each in order of arrival."""
+    __tracebackhide__ = True
+    begun, running, waiting = (
+        ranks(each) for each in (scheduler.begun, scheduler.running, scheduler.waiting)
     )
     check_equal(
-        begun, waiting[: len(begun)], name="the requests that began, of those that waited in this order"
+        ranks(chunk.running for chunk in scheduler.planned), begun, name="the plan, compared with `begun`"
     )
-    check_equal(
-        ranks(scheduler.running), running + begun, name="the requests that run, after those that began"
-    )
-    check_equal(
-        ranks(scheduler.waiting), waiting[len(begun) :], name="the requests that wait, after some began"
-    )
-    return counts(scheduler.planned)
+    check_equal(running[len(running) - len(begun) :], begun, name="the last that run, compared with `begun`")
+    check_equal(running + waiting, sorted(running + waiting), name="those that run, and then those that wait")
 
 
 @both_caches
 def test_task_2_requests_begin_in_order_until_the_budget_is_used_up(lab, trie):
     scheduler = scheduler_of(lab, trie=trie, seats=9)
-    for seed, length in enumerate([4, 1, 6, 5]):
+    for seed, length in enumerate([4, 1, 1, 6, 5]):
         wait(lab, scheduler, text(length, seed))
     check_equal(
         admit(scheduler, 8),
-        [(0, 4), (1, 1), (2, 3)],
-        name="who begins with how many tokens: prompts of 4, 1, 6 and 5, and 8 left of the budget",
+        [(0, 4), (1, 1), (2, 1), (3, 2)],
+        name="who begins with how many tokens: prompts of 4, 1, 1, 6 and 5, and 8 left of the budget",
         suspects={
-            "only requests whose whole prompt fits the budget begin": [(0, 4), (1, 1)],
+            "only requests whose whole prompt fits the budget begin": [(0, 4), (1, 1), (2, 1)],
             "only one request begins in a step": [(0, 4)],
         },
     )
     check_equal(scheduler.left, 0, name="what is left of the budget")
+    check_lists(scheduler)
 
 
 def test_task_2_none_begins_where_nothing_is_left_of_the_budget(lab):
@@ -435,6 +446,7 @@ def test_task_2_no_more_begin_than_there_are_seats(lab, running):
     for seed in range(5):
         wait(lab, scheduler, text(1, 10 + seed))
     admit(scheduler)
+    check_lists(scheduler)
     check_equal(
         len(scheduler.running), 3, name=f"the requests that run in 3 seats, of which {running} were taken"
     )
@@ -471,9 +483,23 @@ def test_task_2_the_pages_that_running_requests_may_still_need_are_promised(lab,
         suspects={
             "the pages promised to the requests that run were passed over, or only those of the prompt counted": [
                 (1, 5)
-            ],
-            "the pages that a running request holds are counted once more": [],
+            ]
         },
+    )
+
+
+@pytest.mark.parametrize(("pages", "begins"), [(13, True), (12, False)])
+def test_task_2_the_promises_of_all_that_run_are_added_up(lab, pages, begins):
+    """A decode, half a prompt and a decode hold 2, 1 and 1 pages; they may need 4, 3 and 3."""
+    scheduler = scheduler_of(lab, pages=pages)
+    run(lab, scheduler, text(4), 4, 8, output=[7])
+    run(lab, scheduler, text(6, 1), 3, 4)
+    run(lab, scheduler, text(2, 2), 2, 8, output=[7])
+    wait(lab, scheduler, text(5, 3), 5)  # up to 3 pages
+    check_equal(
+        [rank for rank, _ in admit(scheduler)],
+        [3] if begins else [],
+        name=f"who begins with {pages - 4} pages free; 2 are promised to each of three that run, and 3 may be needed",
     )
 
 
@@ -538,9 +564,9 @@ def test_task_2_a_page_that_was_found_can_no_more_be_evicted(lab, free, begins):
         admit(scheduler),
         expected,
         name=f"who begins with {free} pages free, where 2 more than the 4 in the tree are needed",
-        suspects={"what is available was asked before the 4 pages were found": [(1, 2)]}
-        if not begins
-        else {},
+        suspects={}
+        if begins
+        else {"what is available was asked before the 4 pages were found": [(1, 2 * free)]},
     )
     if not begins:
         check_books(
@@ -549,6 +575,18 @@ def test_task_2_a_page_that_was_found_can_no_more_be_evicted(lab, free, begins):
             "after `admit` of a request that has to wait: it gives back what was found",
             other,
         )
+
+
+def test_task_2_pages_that_may_be_evicted_are_available(lab):
+    scheduler = scheduler_of(lab, pages=6)
+    plant(lab, scheduler, text(18))
+    wait(lab, scheduler, text(13, 1), 6)
+    check_equal(
+        admit(scheduler, 20),
+        [(1, 12)],
+        name="who begins where all 6 pages are in the tree, no request holds them, and 6 are needed",
+        suspects={"only pages that are free count, not those that may be evicted": []},
+    )
 
 
 def test_task_2_pages_found_again_in_vain_are_given_back_each_time(lab):
@@ -773,6 +811,26 @@ def busy(lab: Any, trie: bool = True, **options: Any) -> Any:
     return scheduler
 
 
+def test_task_3_those_that_began_wait_again_before_all_others(lab):
+    scheduler = scheduler_of(lab, seats=3, budget=30)
+    for seed in range(5):
+        wait(lab, scheduler, text(4, seed))
+    scheduler.plan()
+    check_equal(ranks(scheduler.begun), [0, 1, 2], name="the requests that have begun in the step")
+    scheduler.undo()
+    check_equal(
+        ranks(scheduler.waiting),
+        [0, 1, 2, 3, 4],
+        name="the requests that wait after `undo`",
+        suspects={
+            "those that had begun stand behind the others": [3, 4, 0, 1, 2],
+            "those that had begun are turned round": [2, 1, 0, 3, 4],
+            "those that had begun are lost": [3, 4],
+        },
+    )
+    check_equal(ranks(scheduler.running), [], name="the requests that run after `undo`")
+
+
 @both_caches
 def test_task_3_undo_puts_everything_back(lab, trie):
     scheduler = busy(lab, trie)
@@ -803,26 +861,6 @@ def test_task_3_undone_twice_and_again_it_goes_on_as_if_nothing_had_happened(lab
             break
 
 
-def test_task_3_those_that_began_wait_again_before_all_others(lab):
-    scheduler = scheduler_of(lab, seats=3, budget=30)
-    for seed in range(5):
-        wait(lab, scheduler, text(4, seed))
-    scheduler.plan()
-    check_equal(ranks(scheduler.begun), [0, 1, 2], name="the requests that have begun in the step")
-    scheduler.undo()
-    check_equal(
-        ranks(scheduler.waiting),
-        [0, 1, 2, 3, 4],
-        name="the requests that wait after `undo`",
-        suspects={
-            "those that had begun stand behind the others": [3, 4, 0, 1, 2],
-            "those that had begun are turned round": [2, 1, 0, 3, 4],
-            "those that had begun are lost": [3, 4],
-        },
-    )
-    check_equal(ranks(scheduler.running), [], name="the requests that run after `undo`")
-
-
 def test_task_3_pages_that_were_evicted_stay_evicted(lab):
     scheduler = scheduler_of(lab, pages=6, budget=30)
     plant(lab, scheduler, text(12))
@@ -835,8 +873,13 @@ def test_task_3_pages_that_were_evicted_stay_evicted(lab):
     check_equal(scheduler.cache.available, 6, name="the pages that are available after `undo`")
 
 
-@pytest.mark.parametrize("calls", [1, 2, 3, 4, 5])
-@pytest.mark.parametrize("what", ["match", "acquire", "publish"])
+@pytest.mark.parametrize(
+    ("what", "calls"),
+    [
+        *(("match", n) for n in range(1, 10)),
+        *((what, n) for what in ("acquire", "publish") for n in range(1, 7)),
+    ],
+)
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 @both_caches
 def test_task_3_a_plan_that_failed_half_way_is_undone_too(lab, trie, what, calls, before):
@@ -917,14 +960,16 @@ def test_task_3_undo_without_a_plan_changes_nothing(lab):
 def test_task_3_requests_leave_whether_they_wait_or_run(lab, trie):
     scheduler = busy(lab, trie)
     everyone = scheduler.running + scheduler.waiting
-    stay = [each for each in everyone if each.rank not in (1, 4, 6)]
+    stay = [each for each in everyone if each.rank not in (0, 1, 4, 6)]
     held = [list(each.sequence.pages) for each in stay]
     gone = [each.request for each in everyone if each not in stay]
-    scheduler.remove([gone[2], new_request(lab, text(4, 1), 4), gone[0], gone[1]])
-    check_equal(ranks(scheduler.running), [0, 2], name="the requests that run, after 1, 4 and 6 were removed")
-    check_equal(ranks(scheduler.waiting), [5], name="the requests that wait, after 1, 4 and 6 were removed")
+    scheduler.remove([gone[2], new_request(lab, text(4, 1), 4), gone[0], gone[3], gone[1]])
+    check_equal(ranks(scheduler.running), [2], name="the requests that run, after 0, 1, 4 and 6 were removed")
+    check_equal(
+        ranks(scheduler.waiting), [5], name="the requests that wait, after 0, 1, 4 and 6 were removed"
+    )
     check_equal([each.sequence.pages for each in stay], held, name="the pages of the requests that stay")
-    check_sound(scheduler, "after a request that ran and two that waited were removed")
+    check_sound(scheduler, "after two requests that ran and two that waited were removed")
 
 
 def test_task_3_a_request_that_leaves_leaves_its_full_pages_in_the_tree(lab):
@@ -951,7 +996,12 @@ def test_task_3_equal_requests_are_not_the_same(lab):
     scheduler = scheduler_of(lab)
     for _ in range(2):
         run(lab, scheduler, text(7), 4)
-    scheduler.remove({scheduler.running[0].request})
+    for _ in range(2):
+        wait(lab, scheduler, text(7))
+    scheduler.remove({scheduler.running[0].request, scheduler.waiting[1].request})
+    check_equal(
+        ranks(scheduler.waiting), [2], name="the requests that wait, of two with equal tokens, after one left"
+    )
     check_equal(
         ranks(scheduler.running), [1], name="the requests that run, of two with equal tokens, after one left"
     )
@@ -988,6 +1038,45 @@ def test_task_4_each_request_gets_the_tokens_that_it_gets_alone(lab, trie, separ
     to_the_end(core)
     check_tokens(requests, core.max_positions, "compared with what it gets alone")
     check_equal(core.scheduler.cache.available, 40, name="the pages that are available at the end")
+
+
+def test_task_4_a_request_ends_with_the_last_position_and_with_an_end_token(lab):
+    core = engine_of(lab, limit=9)
+    ending = alone(prompt_of(3, 1), 5)
+    one, two = push(lab, core, prompt_of(6), 9), push(lab, core, prompt_of(3, 1), 6, end_ids=[ending[2]])
+    to_the_end(core)
+    check_equal(one.num_generated, 3, name="the tokens of a prompt of 6, where there are 9 positions")
+    check_tokens([one, two], 9, "where there are 9 positions, and an end token")
+
+
+@pytest.mark.parametrize("budget", [2, 30])
+@both_modes
+def test_task_4_a_request_goes_on_behind_the_output_that_it_has(lab, budget, separate):
+    core = engine_of(lab, budget=budget, separate=separate)
+    prompt = prompt_of(5)
+    requests = [push(lab, core, prompt, 6, output=alone(prompt, n)) for n in (4, 3, 1)]
+    to_the_end(core)
+    check_tokens(requests, core.max_positions, "that came with some output")
+
+
+def by_arrival(lab: Any) -> Any:
+    """A scheduler whose line has no decodes first; Day 4.3's may be such a one."""
+
+    class ByArrival(lab.scheduling.scheduler.Scheduler):
+        def line(self) -> Any:
+            return list(self.running)
+
+    return ByArrival
+
+
+@both_modes
+def test_task_4_decodes_need_not_be_the_first_in_a_plan(lab, separate):
+    """In two runs they are the first to be run, and each request gets its own row nevertheless."""
+    core = engine_of(lab, separate=separate, budget=5, chunk=3)
+    core.scheduler = core.runner.scheduler = by_arrival(lab)(core.scheduler.cache, 64, 4, 5, 3)
+    requests = [push(lab, core, prompt_of(n, n), 9) for n in (8, 1, 11)]
+    to_the_end(core)
+    check_tokens(requests, core.max_positions, "where the plan does not begin with the decodes")
 
 
 @both_caches
@@ -1129,6 +1218,20 @@ def test_task_4_a_sampler_that_fails_ends_its_request_alone(lab, trie, at):
     to_the_end(core)
     check_tokens([before, after], core.max_positions, "beside one whose sampler failed")
     check_equal([each.error for each in (before, after)], [None, None], name="the `error` of the two others")
+
+
+@pytest.mark.parametrize("kind", [KeyError, RuntimeError, ArithmeticError, StopIteration])
+def test_task_4_any_exception_of_a_sampler_ends_its_request_also_one_without_a_message(lab, kind):
+    core = engine_of(lab, budget=20)
+    bad, other = failing(lab, core, kind(), 1), push(lab, core, prompt_of(4), 6)
+    core.step()
+    core.step()
+    assert kind.__name__ in (bad.error or ""), (
+        f"the request's `error` should have the name of the exception, {kind.__name__}; it is {bad.error!r}"
+    )
+    check_equal(bad.num_generated, 1, name="the tokens of the request whose sampler failed at its second")
+    to_the_end(core)
+    check_tokens([other], core.max_positions, "beside one whose sampler failed")
 
 
 @both_caches
@@ -1400,6 +1503,35 @@ def chunk_of(lab: Any, prompt: list[int], pages: list[int], had: int, count: int
     return standing.Chunk(running, count, had, 0, False)
 
 
+@pytest.mark.parametrize("P", [1, 3, 16])
+def test_task_5_rows_are_padded_to_whole_pages(lab, P):
+    for k in (1, 2):
+        for count in sorted({k * P - 1, k * P, k * P + 1} - {0}):
+            pages = pages_needed(count, P)
+            plan = [chunk_of(lab, text(count), list(range(1, 1 + pages)), 0, count) for _ in range(3)]
+            arguments, width = padded(lab, plan, P), pages_needed(count, P)
+            shape = tuple(arguments.tokens.shape)
+            check_equal(
+                shape,
+                (3, width * P),
+                name=f"the shape of `tokens`: three chunks of {count} tokens, pages of {P}",
+                suspects={
+                    "rows are as long as the longest chunk, not padded to whole pages": (3, count),
+                    "a page too many where the longest chunk fills its pages": (3, (count // P + 1) * P),
+                },
+            )
+            shape = tuple(arguments.seq_block_ids.shape)
+            check_equal(
+                shape, (3, width), name=f"the shape of `seq_block_ids`: three chunks of {count} tokens"
+            )
+            check_equal(
+                arguments.computed, 3 * width * P, name="`computed`, the tokens that the model is run on"
+            )
+            check_equal(
+                arguments.in_vain, 3 * (width * P - count), name="`in_vain`, those of them that are padding"
+            )
+
+
 def test_task_5_a_step_of_two_prompts_from_their_beginning(lab):
     plan = [chunk_of(lab, [1, 2, 3, 4, 5], [42, 43], 0, 5), chunk_of(lab, [10, 11, 12], [44], 0, 3)]
     check_arguments(
@@ -1416,7 +1548,7 @@ def test_task_5_chunks_from_the_middle_and_a_decode(lab):
     """Only new tokens, but all pages: the longest chunk and the longest sequence need not be the same."""
     plan = [
         chunk_of(lab, [5, 6, 7, 8, 9, 1, 2], [3, 8, 4], 6, 1),
-        chunk_of(lab, [7, 6, 5, 4, 3, 2], [6, 2], 1, 4),
+        chunk_of(lab, [7, 6, 5, 4, 3, 2], [6, 2, 9], 1, 4),  # its third page is not needed yet
         chunk_of(lab, [9, 8], [5], 0, 2),
     ]
     check_arguments(
@@ -1438,37 +1570,6 @@ def test_task_5_a_token_may_have_the_number_of_the_padding(lab):
         name="`in_vain`: 4 tokens, three of which are 0, in 2 pages of 3",
         suspects={"tokens whose id is 0 count as padding": 5},
     )
-
-
-@pytest.mark.parametrize("P", [1, 3, 16])
-def test_task_5_rows_are_padded_to_whole_pages(lab, P):
-    for k in (1, 2):
-        for count in sorted({k * P - 1, k * P, k * P + 1} - {0}):
-            plan = [
-                chunk_of(lab, text(count), list(range(1, 1 + pages_needed(count, P))), 0, count),
-                chunk_of(lab, [3], [50], 0, 1),
-            ]
-            arguments, width = padded(lab, plan, P), pages_needed(count, P)
-            shape = tuple(arguments.tokens.shape)
-            check_equal(
-                shape,
-                (2, width * P),
-                name=f"the shape of `tokens`: chunks of {count} and 1 tokens, pages of {P}",
-                suspects={
-                    "rows are as long as the longest chunk, not padded to whole pages": (2, count),
-                    "a page too many where the longest chunk fills its pages": (2, (count // P + 1) * P),
-                },
-            )
-            shape = tuple(arguments.seq_block_ids.shape)
-            check_equal(
-                shape, (2, width), name=f"the shape of `seq_block_ids`: {count} and 1 tokens, pages of {P}"
-            )
-            check_equal(
-                arguments.computed, 2 * width * P, name="`computed`, the tokens that the model is run on"
-            )
-            check_equal(
-                arguments.in_vain, 2 * width * P - count - 1, name="`in_vain`, those of them that are padding"
-            )
 
 
 def test_task_5_what_the_walkthrough_computes_in_vain(lab):

@@ -27,7 +27,7 @@ from .preempting import (
     text,
     wait,
 )
-from .short_of_pages import ShortOfPages
+from .short_of_pages import ShortOfPages, ids
 
 QUICK = settings(max_examples=60, deadline=None, derandomize=True, database=None, report_multiple_bugs=False)
 both_caches = pytest.mark.parametrize("kind", CACHES)
@@ -52,7 +52,9 @@ def check_frees(scheduler, standing, expected, what):
     check_equal(frees(scheduler, standing, what), expected, name=f"what frees says for {what}")
     before = scheduler.cache.available
     scheduler.cache.release(standing.sequence)
-    check_equal(scheduler.cache.available > before, expected, name=f"whether a page became available by {what}")
+    check_equal(
+        scheduler.cache.available > before, expected, name=f"whether a page became available by {what}"
+    )
 
 
 @both_caches
@@ -67,7 +69,12 @@ def test_task_1_a_sequence_that_shares_nothing_frees_a_page(lab, kind, computed)
     scheduler = scheduler_of(lab, kind=kind)
     run(lab, scheduler, text(9, seed=1), 8, client="B")
     alone = run(lab, scheduler, text(9), computed, client="A")
-    check_frees(scheduler, alone, True, f"a sequence with {computed} tokens in pages of 3 that it alone holds")
+    check_frees(
+        scheduler,
+        alone,
+        True,
+        f"a sequence with {computed} tokens in pages of 3 that no other sequence holds",
+    )
 
 
 @both_caches
@@ -85,7 +92,9 @@ def test_task_1_a_sequence_whose_pages_are_all_held_elsewhere_frees_none(lab, ki
     running = run(lab, scheduler, text(12), pages * P, client="A")
     scheduler.cache.allocator.share(running.sequence.pages)
     said = frees(scheduler, running, "a sequence whose pages are all shared")
-    check_equal(said, False, name=f"what frees says for a sequence whose {pages} pages another one holds, too")
+    check_equal(
+        said, False, name=f"what frees says for a sequence whose {pages} pages another one holds, too"
+    )
 
 
 @both_caches
@@ -95,7 +104,9 @@ def test_task_1_a_part_filled_page_that_another_holds_is_not_freed(lab, kind):
     running = run(lab, scheduler, text(9), 5, client="A")
     scheduler.cache.allocator.share(running.sequence.pages)
     said = frees(scheduler, running, "a sequence whose part-filled last page is shared")
-    check_equal(said, False, name="what frees says for a sequence whose part-filled last page another one holds, too")
+    check_equal(
+        said, False, name="what frees says for a sequence whose part-filled last page another one holds, too"
+    )
 
 
 def test_task_1_the_tree_s_own_reference_is_nobody_s(lab):
@@ -104,7 +115,9 @@ def test_task_1_the_tree_s_own_reference_is_nobody_s(lab):
     running = run(lab, scheduler, text(9), 6, client="A")
     count = scheduler.cache.allocator.references[running.sequence.pages[-1]]
     check_equal(count, 2, name="the references of a page in the tree that one sequence holds")
-    check_frees(scheduler, running, True, "a sequence whose last page is in the tree, held by no other sequence")
+    check_frees(
+        scheduler, running, True, "a sequence whose last page is in the tree, held by no other sequence"
+    )
 
 
 def test_task_1_of_two_sequences_on_one_path_only_the_longer_one_frees_a_page(lab):
@@ -136,12 +149,17 @@ def test_task_1_a_full_page_of_its_own_beside_the_tree_is_freed(lab):
     check_frees(scheduler, own, True, "a sequence with a full page that is not in the tree")
 
 
-def who(scheduler, requester, when=""):
-    """Whom `victim` chooses, by name; it must change nothing."""
+def check_victim(scheduler, requester, expected, what, suspects=None):
+    """Whom `victim` chooses, by name; None is no one. It must change nothing."""
     before = books(scheduler)
-    chosen = scheduler.victim(requester)
-    check_unchanged(scheduler, before, f"after victim was asked{when}: it only answers")
-    return name(chosen)
+    chosen = name(scheduler.victim(requester))
+    check_unchanged(scheduler, before, "after victim was asked: it only answers")
+    check_equal(
+        [each for each in [chosen] if each],
+        [each for each in [expected] if each],
+        name=f"the victim ([] for none), {what}",
+        suspects={why: [given] for why, given in (suspects or {}).items()},
+    )
 
 
 LINES = {
@@ -179,27 +197,21 @@ def test_task_1_the_victim_stands_lowest_below_the_one_that_asks(lab, what):
     }
     suspects = {why: given for why, given in usual.items() if given not in (None, expected)}
     told = ", ".join(f"{each} has level {level}" for each, level in levels.items())
-    check_equal(
-        who(scheduler, line[asks]),
-        expected,
-        name=f"who loses its pages for {asks}, where they came in the order of the alphabet and {told}",
-        suspects=suspects,
-    )
+    what = f"where {asks} needs a page, they came in the order of the alphabet, and {told}"
+    check_victim(scheduler, line[asks], expected, what, suspects)
 
 
 def test_task_1_the_order_of_arrival_is_not_that_of_the_list(lab):
     """A request that has resumed stands at the end of `running`, and has the number that it came with."""
     scheduler = scheduler_of(lab)
-    line = [run(lab, scheduler, text(5, seed=n), 4, client="ABC"[n]) for n in range(3)]
-    scheduler.running = [line[1], line[2], line[0]]
-    by_list = {"the last of `running` was taken: a request that has resumed stands there, and came earlier": "A"}
-    check_equal(
-        who(scheduler, line[1]),
-        "C",
-        name="who loses its pages for B, where A, B and C came in this order and A has just resumed",
-        suspects=by_list,
-    )
-    check_equal(who(scheduler, line[2]), None, name="who loses its pages for C, the last one that came")
+    line = [run(lab, scheduler, text(5, seed=n), 4, client="ABCD"[n]) for n in range(4)]
+    scheduler.running = [line[0], line[2], line[3], line[1]]
+    by_list = {
+        "the last of `running` was taken: a request that has resumed stands there, and came earlier": "B"
+    }
+    what = "where A, B, C and D came in this order and B has just resumed"
+    check_victim(scheduler, line[0], "D", f"{what}, and A needs a page", by_list)
+    check_victim(scheduler, line[3], None, f"{what}, and D needs a page")
 
 
 def test_task_1_a_request_that_waits_may_ask_too(lab):
@@ -208,15 +220,15 @@ def test_task_1_a_request_that_waits_may_ask_too(lab):
     run(lab, scheduler, text(5, seed=1), 4, client="B", level=1)
     run(lab, scheduler, text(5, seed=2), 4, client="C", level=2)
     late = wait(lab, scheduler, text(5, seed=3), client="D", level=1)
-    check_equal(who(scheduler, early), "B", name="who loses its pages for A, which waits, came first and has level 1")
-    check_equal(who(scheduler, late), None, name="who loses its pages for D, which waits, came last and has level 1")
+    check_victim(scheduler, early, "B", "where A needs a page, waits, came first and has level 1")
+    check_victim(scheduler, late, None, "where D needs a page, waits, came last and has level 1")
 
 
 def test_task_1_a_request_that_waits_has_no_pages_to_lose(lab):
     scheduler = scheduler_of(lab)
     first = run(lab, scheduler, text(5), 4, client="A")
     wait(lab, scheduler, text(5, seed=1), client="B")
-    check_equal(who(scheduler, first), None, name="who loses its pages for A, where only B is below, and waits")
+    check_victim(scheduler, first, None, "where A needs a page, and only B is below, and waits")
 
 
 def test_task_1_the_level_counts_not_the_priority_that_it_came_with(lab):
@@ -225,12 +237,9 @@ def test_task_1_the_level_counts_not_the_priority_that_it_came_with(lab):
     aged = run(lab, scheduler, text(5, seed=1), 4, client="B", level=3)
     run(lab, scheduler, text(5, seed=2), 4, client="C", level=1).request.priority = 3
     aged.request.priority = 0
-    check_equal(
-        who(scheduler, first),
-        "C",
-        name="who loses its pages for A (level 2): B has priority 0 and level 3 by now, C priority 3 and level 1",
-        suspects={"the request's priority was compared: its level is what has aged": "B"},
-    )
+    what = "where A needs a page (level 2), B has priority 0 and level 3 by now, C priority 3 and level 1"
+    by_priority = {"the request's priority was compared: its level is what has aged": "B"}
+    check_victim(scheduler, first, "C", what, by_priority)
 
 
 def test_task_1_a_request_that_is_in_this_step_keeps_its_pages(lab):
@@ -238,11 +247,9 @@ def test_task_1_a_request_that_is_in_this_step_keeps_its_pages(lab):
     line = [run(lab, scheduler, text(5, seed=n), 4, client="ABC"[n]) for n in range(3)]
     plan(lab, scheduler, line[2])
     in_step = {"C is in the step that is being planned: the model is to write into its pages": "C"}
-    check_equal(
-        who(scheduler, line[0]), "B", name="who loses its pages for A, where C is in this step", suspects=in_step
-    )
+    check_victim(scheduler, line[0], "B", "where A needs a page, and C is in this step", in_step)
     plan(lab, scheduler, line[1])
-    check_equal(who(scheduler, line[0]), None, name="who loses its pages for A, where B and C are in this step")
+    check_victim(scheduler, line[0], None, "where A needs a page, and B and C are in this step")
 
 
 @both_caches
@@ -251,12 +258,8 @@ def test_task_1_a_request_without_pages_is_passed_over(lab, kind):
     first = run(lab, scheduler, text(5), 4, client="A")
     run(lab, scheduler, text(5, seed=1), 4, client="B")
     run(lab, scheduler, text(5, seed=2), 0, client="C")
-    check_equal(
-        who(scheduler, first),
-        "B",
-        name="who loses its pages for A, where C, which came last, has none",
-        suspects={"C was taken, and that frees no page": "C"},
-    )
+    nothing = {"C was taken, and that frees no page": "C"}
+    check_victim(scheduler, first, "B", "where A needs a page, and C, which came last, has none", nothing)
 
 
 def test_task_1_a_request_whose_pages_others_hold_is_passed_over(lab):
@@ -265,12 +268,9 @@ def test_task_1_a_request_whose_pages_others_hold_is_passed_over(lab):
     run(lab, scheduler, text(5, seed=2), 4, client="B")
     run(lab, scheduler, text(12), 9, client="C", level=1)
     run(lab, scheduler, text(12), 3, client="D")
-    check_equal(
-        who(scheduler, first),
-        "B",
-        name="who loses its pages for A, where C holds the only page of D, too, and stands above",
-        suspects={"D was taken, and that frees no page: C still holds it": "D"},
-    )
+    what = "where A needs a page, and C holds the only page of D, too, and stands above"
+    nothing = {"D was taken, and that frees no page: C still holds it": "D"}
+    check_victim(scheduler, first, "B", what, nothing)
 
 
 @QUICK
@@ -281,7 +281,7 @@ def test_task_1_the_victim_is_the_right_one_in_any_line(data, count):
     line = []
     for number in range(count):
         seed = data.draw(st.integers(0, 2), label="text")
-        options = dict(client="ABCDEFG"[number], level=data.draw(st.integers(0, 3), label="level"))
+        options = {"client": "ABCDEFG"[number], "level": data.draw(st.integers(0, 3), label="level")}
         line.append(run(lab, scheduler, text(12, seed), data.draw(st.integers(0, 9)), **options))
     scheduler.running = data.draw(st.permutations(line))
     in_step = data.draw(st.sets(st.sampled_from(line)))
@@ -298,12 +298,8 @@ def test_task_1_the_victim_is_the_right_one_in_any_line(data, count):
     ]
     able.sort(key=lambda each: (each.level, -each.rank))
     told = ", ".join(f"{name(each)}: level {each.level}, pages {each.sequence.pages}" for each in line)
-    check_equal(
-        who(scheduler, asks),
-        name(able[0]) if able else None,
-        name=f"who loses its pages for {name(asks)}, in the order of arrival {told}; in this step: "
-        f"{sorted(map(name, in_step))}",
-    )
+    what = f"where {name(asks)} needs a page, by arrival {told}; in this step: {sorted(map(name, in_step))}"
+    check_victim(scheduler, asks, name(able[0]) if able else None, what)
 
 
 # Task 2: preempt
@@ -317,7 +313,15 @@ def test_task_2_higher_levels_are_served_first_then_decodes_then_the_first_that_
     ):
         called = "ABCDEFGH"[number]
         generated = [7] if decodes else []
-        run(lab, scheduler, text(7, number), 7 if decodes else 4, client=called, level=level, generated=generated)
+        run(
+            lab,
+            scheduler,
+            text(7, number),
+            7 if decodes else 6,
+            client=called,
+            level=level,
+            generated=generated,
+        )
         wanted[called] = (-level, not decodes, number)
     told = ", ".join(
         f"{each} (level {-level}, {'a prompt' if prompt else 'a decode'})"
@@ -346,9 +350,14 @@ def test_task_2_in_a_level_the_first_that_came_is_first_wherever_it_stands_in_th
     scheduler.running = [line[2], line[0], line[1]]
     as_listed = {"the order of `running` was kept: one that has resumed stands at its end": ["C", "A", "B"]}
     check_equal(
-        names(scheduler.line()), ["A", "B", "C"], name="the line, where `running` is C, A, B", suspects=as_listed
+        names(scheduler.line()),
+        ["A", "B", "C"],
+        name="the line, where `running` is C, A, B",
+        suspects=as_listed,
     )
-    check_equal(names(scheduler.running), ["C", "A", "B"], name="the order of `running`, after the line was walked")
+    check_equal(
+        names(scheduler.running), ["C", "A", "B"], name="the order of `running`, after the line was walked"
+    )
 
 
 def test_task_2_a_request_that_is_preempted_while_the_line_is_walked_is_left_out(lab):
@@ -359,6 +368,7 @@ def test_task_2_a_request_that_is_preempted_while_the_line_is_walked_is_left_out
         served.append(name(each))
         if each is line[1]:
             scheduler.preempt(line[3])
+    check_equal(preempted(scheduler), ["D"], name="whom `preempted` names after D was preempted")
     check_equal(
         served,
         ["A", "B", "C"],
@@ -383,7 +393,8 @@ def test_task_2_room_is_what_its_pages_and_the_available_ones_hold_beyond_its_to
         name=f"the room of a request with {computed} tokens in {pages} pages of 3, where {available} are available",
         suspects={
             "its own last page still has room": available * P,
-            "the pages that it has beyond its tokens count, and those that are available": pages * P - computed,
+            "the pages that it has beyond its tokens count, and those that are available": pages * P
+            - computed,
             "room is counted in tokens, not in pages": pages + available,
         },
     )
@@ -414,14 +425,18 @@ def test_task_2_where_there_are_pages_they_are_taken_and_nobody_is_preempted(lab
     got = scheduler.take_pages(running, count)
     when = f"for {count} tokens of a request with {computed}, with pages enough"
     check_equal(got, count, name=f"how many tokens take_pages gives {when}")
-    check_equal(len(running.sequence.pages), -(-(computed + count) // P), name=f"how many pages it has, {when}")
+    check_equal(
+        len(running.sequence.pages), -(-(computed + count) // P), name=f"how many pages it has, {when}"
+    )
     check_equal(running.sequence.length, computed, name=f"how many tokens are computed, {when}")
     check_equal(preempted(scheduler), [], name=f"who was preempted {when}")
     check_books(scheduler, f"after take_pages {when}")
 
 
 @both_caches
-@pytest.mark.parametrize(("computed", "available", "expected"), [(4, 0, 2), (3, 1, 3), (5, 1, 4), (0, 2, 6)])
+@pytest.mark.parametrize(
+    ("computed", "available", "expected"), [(4, 0, 2), (5, 0, 1), (3, 1, 3), (5, 1, 4), (0, 2, 6)]
+)
 def test_task_2_fewer_tokens_come_before_anybody_is_preempted(lab, kind, computed, available, expected):
     scheduler = scheduler_of(lab, kind=kind)
     running = run(lab, scheduler, text(30), computed, client="A", level=3)
@@ -460,6 +475,7 @@ def test_task_2_one_victim_is_preempted_where_there_is_no_room_for_a_single_toke
         suspects={
             "requests were preempted until all tokens had room: one token is enough": (9, ["D", "C"]),
             "somebody was preempted, and no page taken": (0, ["D"]),
+            "the pages of those that were preempted did not become available": (0, ["D", "C", "B"]),
             "a single token was planned, though the victim's pages have room for more": (1, ["D"]),
         },
     )
@@ -475,7 +491,9 @@ def test_task_2_without_a_victim_nothing_is_taken(lab, kind):
     take(scheduler)
     before = books(scheduler)
     got = scheduler.take_pages(line[2], 2)
-    check_equal(got, 0, name="how many tokens take_pages gives where no page is available and nobody stands below")
+    check_equal(
+        got, 0, name="how many tokens take_pages gives where no page is available and nobody stands below"
+    )
     check_unchanged(scheduler, before, "after take_pages has given 0")
 
 
@@ -484,7 +502,7 @@ def test_task_2_without_a_victim_nothing_is_taken(lab, kind):
 def test_task_2_a_preempted_request_waits_without_pages(lab, kind, computed):
     scheduler = scheduler_of(lab, kind=kind)
     first = run(lab, scheduler, text(5, seed=1), 4, client="A")
-    victim = run(lab, scheduler, text(9), computed, client="B", level=2, more=1)
+    victim = run(lab, scheduler, text(9), computed, client="B", level=2, more=1, generated=text(2, 5))
     victim.waited = 5
     victim.charged = computed
     tokens = list(victim.request.token_ids)
@@ -543,10 +561,6 @@ def test_task_2_several_that_are_preempted_are_all_told(lab):
 # Task 3: begin and resume
 
 
-def levels(standings):
-    return {name(each): each.level for each in standings}
-
-
 @pytest.mark.parametrize("patience", [1, 2, 5])
 def test_task_3_a_level_rises_by_one_each_time_that_patience_steps_were_waited(lab, patience):
     scheduler = scheduler_of(lab, patience=patience)
@@ -577,7 +591,9 @@ def test_task_3_no_level_is_above_the_highest_and_none_falls(lab, level):
         scheduler.age()
         seen.append(waiting.level)
     expected = [min(level + step // 2, 3) for step in range(1, 11)]
-    check_equal(seen, expected, name=f"the level of a request that waits, after each step, from level {level} on")
+    check_equal(
+        seen, expected, name=f"the level of a request that waits, after each step, from level {level} on"
+    )
 
 
 def test_task_3_a_request_that_runs_does_not_age(lab):
@@ -586,10 +602,10 @@ def test_task_3_a_request_that_runs_does_not_age(lab):
     waiting = wait(lab, scheduler, text(5, seed=1), client="B")
     scheduler.age()
     check_equal(
-        levels([running, waiting]),
-        {"A": 0, "B": 1},
-        name="the levels after a step in which A runs and B waits, with a patience of 1",
-        suspects={"a request that runs has aged: it doesn't wait": {"A": 1, "B": 1}},
+        [running.level, waiting.level],
+        [0, 1],
+        name="the levels of a request that runs and of one that waits, after a step, with a patience of 1",
+        suspects={"a request that runs has aged: it doesn't wait": [1, 1]},
     )
 
 
@@ -622,7 +638,14 @@ def test_task_3_of_a_client_s_requests_at_a_level_only_the_first_ages(lab):
         name="the levels after 2 steps with a patience of 2, where client A's requests had the levels 0, 0, 1, 0 "
         "(numbers 0, 1, 3, 4) and client B's 0, 0 (numbers 2, 5)",
         suspects={
-            "all requests that wait have aged: a client with many would fill the highest level": [1, 1, 1, 2, 1, 1],
+            "all requests that wait have aged: a client with many would fill the highest level": [
+                1,
+                1,
+                1,
+                2,
+                1,
+                1,
+            ],
             "one request of a client has aged, of all its levels": [1, 0, 1, 1, 0, 0],
             "the last of a client's requests has aged, not the first that came": [0, 0, 0, 2, 1, 1],
             "one request of a level has aged, of all clients: each client has a first": [1, 0, 0, 2, 0, 0],
@@ -666,7 +689,9 @@ def test_task_3_the_turn_goes_by_level_then_resuming_then_service_then_arrival(l
         "how much each client was served doesn't count": sorted(
             wanted, key=lambda each: (*wanted[each][:2], wanted[each][3])
         ),
-        "the lowest level comes first": sorted(wanted, key=lambda each: (-wanted[each][0], *wanted[each][1:])),
+        "the lowest level comes first": sorted(
+            wanted, key=lambda each: (-wanted[each][0], *wanted[each][1:])
+        ),
         "those that resume come before higher levels": sorted(
             wanted, key=lambda each: (wanted[each][1], wanted[each][0], *wanted[each][2:])
         ),
@@ -712,11 +737,21 @@ def test_task_3_a_request_may_begin_where_there_are_pages_for_all_that_is_due(la
         scheduler.may_begin(waiting),
         tokens <= available * P,
         name=f"whether a request may begin where {told}",
-        suspects={
-            "there is a page for its first tokens, not for all that is due": tokens > available * P,
-        },
+        suspects={"there is a page for its first tokens, not for all that is due": True},
     )
     check_unchanged(scheduler, before, f"after may_begin, where {told}")
+
+
+def test_task_3_pages_that_may_be_evicted_are_available_too(lab):
+    scheduler = scheduler_of(lab)
+    scheduler.preempt(run(lab, scheduler, text(9, seed=1), 7, client="A"))
+    waiting = wait(lab, scheduler, text(6), client="B")
+    take(scheduler)
+    check_equal(
+        scheduler.may_begin(waiting),
+        True,
+        name="whether a request may begin with 6 tokens, where no page of 3 is free and 2 may be evicted",
+    )
 
 
 def test_task_3_pages_that_were_found_are_not_lacking(lab):
@@ -726,7 +761,11 @@ def test_task_3_pages_that_were_found_are_not_lacking(lab):
     take(scheduler, 1)
     found = scheduler.cache.match(waiting.sequence, waiting.request.token_ids)
     check_equal(found, 6, name="how many of 9 tokens the cache finds")
-    check_equal(scheduler.may_begin(waiting), True, name="whether a request may begin with 6 of 9 tokens found and 1 page")
+    check_equal(
+        scheduler.may_begin(waiting),
+        True,
+        name="whether a request may begin with 6 of 9 tokens found and 1 page",
+    )
 
 
 @pytest.mark.parametrize("generated", [0, 1, 4])
@@ -793,13 +832,20 @@ def test_task_3_requests_begin_in_their_turn(lab):
     scheduler = scheduler_of(lab, pages=40)
     for number, level in enumerate([0, 2, 1, 2]):
         wait(lab, scheduler, text(5, number), client="ABCD"[number], level=level, resumes=number == 3)
-    check_equal(admitted(scheduler), ["D", "B", "C", "A"], name="who begins, where D (level 2) resumes, B has level 2, "
-                "C level 1 and A level 0")
-    check_equal([chunk.count for chunk in scheduler.planned], [5, 5, 5, 5], name="how many tokens each brings")
+    check_equal(
+        admitted(scheduler),
+        ["D", "B", "C", "A"],
+        name="who begins, where D (level 2) resumes, B has level 2, C level 1 and A level 0",
+    )
+    check_equal(
+        [chunk.count for chunk in scheduler.planned], [5, 5, 5, 5], name="how many tokens each brings"
+    )
     check_books_with(scheduler, "after four have begun")
 
 
-@pytest.mark.parametrize(("seats", "budget", "expected"), [(2, 50, "A"), (9, 4, "A"), (9, 6, "AB"), (4, 50, "ABC"), (1, 50, "")])
+@pytest.mark.parametrize(
+    ("seats", "budget", "expected"), [(2, 50, "A"), (9, 4, "A"), (9, 6, "AB"), (4, 50, "ABC"), (1, 50, "")]
+)
 def test_task_3_seats_and_budget_are_kept(lab, seats, budget, expected):
     scheduler = scheduler_of(lab, pages=40, num_seats=seats)
     run(lab, scheduler, text(5, 9), 4, client="R")
@@ -808,7 +854,7 @@ def test_task_3_seats_and_budget_are_kept(lab, seats, budget, expected):
     check_equal(
         "".join(admitted(scheduler, budget)),
         expected,
-        name=f"who begins, where one of {seats} seats is taken, {budget} tokens are left and A, B, C wait with 5 each",
+        name=f"who begins, where one of {seats} seats is taken, {budget} tokens are left and A, B, C bring 5 each",
     )
 
 
@@ -827,6 +873,19 @@ def test_task_3_a_request_that_has_to_wait_is_not_overtaken_and_gives_back_what_
         suspects={"A was overtaken": ["B"]},
     )
     check_unchanged(scheduler, before, "after the first one had to wait: what was found for it is given back")
+
+
+def test_task_3_pages_that_are_found_are_not_lacking_when_a_request_begins(lab):
+    scheduler = scheduler_of(lab)
+    run(lab, scheduler, text(12), 7, client="A")
+    wait(lab, scheduler, text(9), client="B")
+    take(scheduler, 1)
+    check_equal(
+        admitted(scheduler),
+        ["B"],
+        name="who begins, where 1 page is available and 6 of B's 9 tokens are found in pages that A holds",
+        suspects={"the pages that are found were counted as lacking": []},
+    )
 
 
 def test_task_3_nobody_begins_in_a_step_that_preempted(lab):
@@ -859,11 +918,13 @@ def test_task_3_a_higher_level_preempts_one_lower_one_and_nobody_begins_after_it
     check_equal(
         (began, preempted(scheduler)),
         (["H"], ["C"]),
-        name="who begins and who is preempted, where A, B, C (level 0) hold all pages, two of 3 each, and H (level 2, 8 "
-        "tokens) and I (level 1) wait",
+        name="who begins and who is preempted, where A, B, C (level 0) hold all pages, two of 3 each, and H (level "
+        "2, 8 tokens) and I (level 1) wait",
     )
     check_equal(
-        [chunk.count for chunk in scheduler.planned], [6], name="how many tokens H brings, on the two pages of C"
+        [chunk.count for chunk in scheduler.planned],
+        [6],
+        name="how many tokens H brings, on the two pages of C",
     )
     check_books_with(scheduler, "after a request has begun on another one's pages")
 
@@ -893,8 +954,8 @@ def test_task_3_only_tokens_that_are_computed_count_as_got_in_this_step(lab):
     check_equal(
         [each.rank for each in scheduler.begun],
         [1, 2, 4, 3],
-        name="which numbers begin, where 1 and 4 are client A's, 2 and 3 client B's, and 6 of the 7 tokens of number 1 "
-        "are found",
+        name="which numbers begin, where 1 and 4 are client A's, 2 and 3 client B's, and 6 of the 7 tokens of number "
+        "1 are found",
         suspects={"tokens that were found count as if they had been computed": [1, 2, 3, 4]},
     )
 
@@ -928,48 +989,44 @@ def test_task_3_every_request_gets_the_tokens_that_it_gets_alone(lab, kind, pati
 @pytest.mark.parametrize("sampler_seed", [None, 5])
 def test_task_3_a_preempted_request_goes_on_as_if_nothing_had_happened(lab, kind, sampler_seed):
     engine = ShortOfPages(lab, pages=6, kind=kind)
-    low = engine.push(text(4), 9, seed=sampler_seed)
-    for _ in range(4):
+    high = engine.push(ids(4, 1), 12, priority=1)
+    low = engine.push(ids(4), 9, seed=sampler_seed)
+    while not engine.preempted and engine.core.requests:
+        before = low.output
         engine.step()
-    before = low.output
-    check_equal(len(before), 4, name="how many tokens the request has after 4 steps")
-    high = engine.push(text(10), 6, priority=1)
-    while not engine.preempted:
-        engine.step()
-    check_equal(low.output[:4], before, name="the tokens that the request had before it was preempted")
-    engine.finish()
     check_equal(engine.preempted, {low: 1}, name="how often each request was preempted")
-    check_equal(high.num_generated, 6, name="how many tokens the other request got")
+    check_equal(low.output, before, name="the tokens that the request had before it was preempted")
+    engine.finish()
+    check_equal(high.num_generated, 12, name="how many tokens the other request got")
 
 
-def test_task_3_a_request_resumes_at_what_the_tree_still_holds(lab):
-    """High takes one page of the three that Low had; the first two are still in the tree."""
-    engine = ShortOfPages(lab, pages=5)
-    low = engine.push(text(7), 3)
-    engine.step()
-    high = engine.push([9, 8], 8, priority=1)
+def high_over_low(lab, kind):
+    """A pool of 5 pages of 3 tokens; in the sixth step, High needs the third page that Low has filled."""
+    engine = ShortOfPages(lab, pages=5, kind=kind)
+    high = engine.push(ids(2, 1), 8, priority=1)
+    low = engine.push(ids(7), 5)
+    for _ in range(5):
+        engine.step()
+    check_equal(
+        (low.num_generated, engine.preempted), (3, {}), name="Low's tokens and the preemptions after 5 steps"
+    )
+    return engine, high, low
+
+
+@pytest.mark.parametrize(("kind", "found"), [("trie", 6), ("base", 0)])
+def test_task_3_a_request_resumes_at_what_the_cache_still_holds(lab, kind, found):
+    """High took one of the three pages that Low had filled. A tree still has the other two."""
+    engine, high, low = high_over_low(lab, kind)
     while high in engine.core.requests:
         engine.step()
     check_equal(engine.preempted, {low: 1}, name="how often each request was preempted")
-    reused = engine.scheduler.reused
-    first = engine.step()
-    found = engine.scheduler.reused - reused
-    due = sum(count for _, count in first.issued)
-    assert found > 0, (
-        f"the request has resumed and computed {due} tokens; nothing was found of its full pages, and some were still "
-        "in the tree"
+    resumed = engine.step()
+    check_equal(
+        (engine.scheduler.reused, [count for _, count in resumed.issued]),
+        (found, [10 - found]),
+        name="how many of the 10 tokens of a request that resumes were found, and how many it computes",
     )
     engine.finish()
-
-
-def test_task_3_without_a_tree_all_tokens_are_computed_again(lab):
-    engine = ShortOfPages(lab, pages=4, kind="base")
-    low = engine.push(text(7), 3)
-    engine.step()
-    engine.push([9, 8], 6, priority=1)
-    engine.finish()
-    check_equal(engine.preempted, {low: 1}, name="how often each request was preempted")
-    check_equal(engine.scheduler.reused, 0, name="how many tokens were found")
 
 
 @both_caches
@@ -979,7 +1036,7 @@ def test_task_3_two_requests_do_not_take_each_others_pages_for_ever(lab, kind, p
     """Each needs 5 of 6 pages, so they can't both end at once; together they compute fewer than 40 tokens."""
     engine = ShortOfPages(lab, pages=6, kind=kind, patience=patience)
     for number, priority in enumerate(priorities):
-        engine.push(text(4, number), 11, priority=priority)
+        engine.push(ids(4, number), 11, priority=priority)
     engine.finish(most=120)
 
 
@@ -995,7 +1052,7 @@ def under_a_stream(lab, patience, most, priority=0, client=""):
     """Whether a request ends while requests of the highest priority come all the time."""
     engine = ShortOfPages(lab, pages=6, patience=patience, token_budget=8)
     draw = random.Random(1)
-    low = engine.push(text(5), 6, priority=priority, client=client)
+    low = engine.push(ids(5), 6, priority=priority, client=client)
     for _ in range(most):
         while len(engine.core.requests) < 5:
             engine.push([draw.randrange(20) for _ in range(5)], 5, priority=3)
@@ -1015,36 +1072,39 @@ def test_task_3_a_low_priority_ends_under_a_stream_of_high_ones(lab, patience, c
     )
 
 
-def test_task_3_a_higher_priority_is_served_at_once(lab):
+def test_task_3_a_higher_priority_begins_before_lower_ones_that_came_before_it(lab):
     engine = ShortOfPages(lab, pages=6, patience=NEVER)
-    for number in range(4):
-        engine.push(text(4, number), 12)
+    lows = [engine.push(ids(4, number), 12) for number in range(4)]
     for _ in range(3):
         engine.step()
-    high = engine.push(text(4, 7), 3, priority=2)
-    for _ in range(4):
-        engine.step()
-    check_equal(high.num_generated, 3, name="how many tokens a request of priority 2 has, 4 steps after it came, in a "
-                "pool that requests of priority 0 have filled")
+    high = engine.push(ids(4, 7), 3, priority=2)
     engine.finish()
+    assert engine.began[high] < engine.began[lows[-1]], (
+        f"the last of four requests of priority 0 began in step {engine.began[lows[-1]]}, and one of priority 2, "
+        f"which came in step 4, only in step {engine.began[high]}"
+    )
 
 
 def test_task_3_a_preempted_request_resumes_before_others_of_its_level_begin(lab):
     engine = ShortOfPages(lab, pages=6, patience=NEVER, kind="base")
-    first = engine.push(text(6), 8)
-    second = engine.push(text(6, 1), 8)
+    first = engine.push(ids(6), 8)
+    second = engine.push(ids(6, 1), 8)
     engine.step()
     third = engine.push([1], 1)
     while third in engine.core.requests:
         engine.step()
     ended = [first not in engine.core.requests, second.num_generated > 1]
     assert engine.preempted, "nobody was preempted, though the requests don't fit together"
-    check_equal(ended, [True, True], name="whether the first request has ended and the preempted one goes on, when a "
-                "third one, which came last, has ended")
+    check_equal(
+        ended,
+        [True, True],
+        name="whether the first request has ended and the preempted one goes on, when a "
+        "third one, which came last, has ended",
+    )
 
 
 def test_task_3_a_step_that_fails_ages_nobody_and_loses_no_token(lab):
-    engine = ShortOfPages(lab, pages=6, patience=3)
+    engine = ShortOfPages(lab, pages=8, patience=3)
     crowd(engine, 3)
     for number in range(60):
         before = {each.request: (each.level, each.waited) for each in engine.scheduler.waiting}
@@ -1063,20 +1123,16 @@ def test_task_3_a_step_that_fails_ages_nobody_and_loses_no_token(lab):
     engine.finish()
 
 
-@pytest.mark.parametrize("separate", [False, True])
-def test_task_3_what_a_failed_step_has_preempted_resumes_later(lab, separate):
-    engine = ShortOfPages(lab, pages=5, separate=separate)
-    low = engine.push(text(4), 8)
-    for _ in range(3):
-        engine.step()
-    engine.push(text(10, 1), 3, priority=3)
+@both_caches
+def test_task_3_what_a_failed_step_has_preempted_resumes_later(lab, kind):
+    engine, _, low = high_over_low(lab, kind)
     engine.fail(ZeroDivisionError())
     check_equal(
-        [each.request for each in engine.scheduler.waiting if each.resumes],
+        [each.request for each in engine.scheduler.waiting],
         [low],
-        name="the requests that were preempted, after a step that has preempted one and failed",
+        name="the requests that wait after a step that has preempted Low and failed",
     )
-    check_equal(low.num_generated, 3, name="how many tokens it has")
+    check_equal(low.num_generated, 3, name="how many tokens Low has then")
     engine.finish()
 
 
@@ -1101,3 +1157,399 @@ def test_task_3_preempted_requests_can_be_aborted_and_pushed_again(lab, kind):
     engine.finish()
     for request in everybody:
         engine.check_output(request)
+
+
+# Task 4: fair to clients
+
+
+def tokens_of(lab, **served):
+    """Counters of some clients that are present, served so much."""
+    fairness = lab.scheduling.fairness.VirtualTokens()
+    fairness.served = dict(served)
+    return fairness
+
+
+@pytest.mark.parametrize(("prompt", "output", "cost"), [(4, 2, 8), (5, 0, 5), (0, 3, 6), (0, 0, 0)])
+def test_task_4_an_output_token_costs_twice_what_a_prompt_token_costs(lab, prompt, output, cost):
+    fairness = tokens_of(lab, A=10, B=1)
+    fairness.charge("A", prompt, output)
+    check_equal(
+        [fairness.served[each] for each in "AB"],
+        [10 + cost, 1],
+        name=f"the counters of A and B, 10 and 1 before, after A was charged for {prompt} prompt and {output} output "
+        "tokens",
+        suspects={
+            "all tokens cost the same": [10 + prompt + output, 1],
+            "the weights have changed places": [10 + 2 * prompt + output, 1],
+            "the counter was set, not raised": [cost, 1],
+        },
+    )
+
+
+def test_task_4_the_first_client_starts_at_nothing(lab):
+    fairness = tokens_of(lab)
+    fairness.arrive("A", [])
+    check_equal(fairness.served, {"A": 0}, name="the counters after the first client has come")
+
+
+def test_task_4_a_new_client_starts_at_the_least_served_one(lab):
+    fairness = tokens_of(lab, A=70, B=30, C=50)
+    fairness.arrive("D", ["A", "B", "C"])
+    check_equal(
+        fairness.served.get("D"),
+        30,
+        name="the counter of a new client, where those present have 70, 30 and 50",
+        suspects={
+            "a newcomer starts at 0: it would shut the others out until it has had as much as they": 0,
+            "a newcomer starts at the most served client: it would have to wait for all others": 70,
+        },
+    )
+
+
+def test_task_4_a_client_that_is_present_keeps_its_counter(lab):
+    fairness = tokens_of(lab, A=70, B=30)
+    fairness.arrive("B", ["A", "B"])
+    fairness.arrive("A", ["A", "B"])
+    check_equal(
+        fairness.served, {"A": 70, "B": 30}, name="the counters after further requests of A and B have come"
+    )
+    fairness.served["B"] = 5
+    fairness.arrive("B", ["B"])
+    check_equal(
+        fairness.served.get("B"), 5, name="B's counter after a further request of B, which alone is present"
+    )
+
+
+def test_task_4_a_new_client_in_an_empty_engine_starts_where_the_last_one_left(lab):
+    found = history(lab, ["+A", ("A", 30), "-A", "+B", "+A"])
+    zero = {"in an empty engine a newcomer starts at 0, and A, which comes back, has to wait for it": [30, 0]}
+    check_equal(
+        [found["A"], found["B"]],
+        [30, 30],
+        name="the counters of A and B, where A had 30 and left, B came to an empty engine, and A came back",
+        suspects=zero,
+    )
+
+
+def history(lab, events):
+    """Counters after some events: "+A" comes, "-A" leaves, ("A", n) gets n prompt tokens."""
+    fairness, present = lab.scheduling.fairness.VirtualTokens(), []
+    for event in events:
+        if not isinstance(event, str):
+            fairness.charge(event[0], event[1], 0)
+        elif event[0] == "+":
+            fairness.arrive(event[1], tuple(present))
+            present += [event[1]] * (event[1] not in present)
+        else:
+            present.remove(event[1])
+            fairness.depart(event[1], tuple(present))
+    return {client: fairness.served.get(client) for client in present}
+
+
+RETURNS = {
+    "with more than the one that stayed": (
+        ["+A", "+B", ("A", 50), "-A", ("B", 20), "+A"],
+        {"B": 20, "A": 50},
+    ),
+    "with less than the one that stayed": (["+A", "+B", ("A", 5), "-A", ("B", 20), "+A"], {"B": 20, "A": 20}),
+    "with as much as the one that stayed": (["+A", "+B", ("A", 9), "-A", ("B", 9), "+A"], {"B": 9, "A": 9}),
+    "after all have left, with more than the last": (
+        ["+A", "+B", ("A", 50), "-A", ("B", 20), "-B", "+A"],
+        {"A": 50},
+    ),
+    "after all have left, with less than the last": (
+        ["+A", "+B", ("A", 5), "-A", ("B", 20), "-B", "+A"],
+        {"A": 20},
+    ),
+    "with more than another one that came meanwhile": (
+        ["+A", "+B", ("A", 50), "-A", ("B", 20), "+C", ("C", 5), "+A"],
+        {"B": 20, "C": 25, "A": 50},
+    ),
+    "after all have left, and another one has come": (
+        ["+A", "+B", ("A", 50), "-A", ("B", 20), "-B", "+C", "+A"],
+        {"C": 20, "A": 50},
+    ),
+    "to an engine that was empty twice": (
+        ["+A", ("A", 30), "-A", "+B", ("B", 10), "-B", "+C", "+A"],
+        {"C": 40, "A": 40},
+    ),
+    "as the last one that left": (["+A", ("A", 30), "-A", "+A"], {"A": 30}),
+    "and leaves without having been served": (
+        ["+A", ("A", 9), "+B", "-B", ("A", 9), "+B"],
+        {"A": 18, "B": 18},
+    ),
+}
+
+
+@pytest.mark.parametrize("what", list(RETURNS))
+def test_task_4_a_client_that_comes_back_has_saved_nothing_up(lab, what):
+    events, expected = RETURNS[what]
+    check_equal(
+        history(lab, events), expected, name=f"the counters, where a client comes back {what}: {events}"
+    )
+
+
+@settings(QUICK, max_examples=200)
+@given(events=st.lists(st.tuples(st.sampled_from("ABCD"), st.integers(0, 3), st.integers(0, 9)), max_size=40))
+def test_task_4_what_is_forgotten_would_have_changed_nothing(events):
+    """Beside counters that forget nothing."""
+    lab = door.active()
+    fairness, present = lab.scheduling.fairness.VirtualTokens(), []
+    full, floor = dict[str, int](), 0
+    for client, what, count in events:
+        if what == 0 and client in present:
+            present.remove(client)
+            fairness.depart(client, tuple(present))
+            floor = floor if present else full[client]
+        elif what < 3:
+            fairness.arrive(client, tuple(present))
+            if client not in present:
+                floor = min((full[each] for each in present), default=floor)
+                full[client] = max(full.get(client, 0), floor)
+                present.append(client)
+        elif client in present:
+            fairness.charge(client, count, 1)
+            full[client] += count + 2
+        check_equal(
+            {each: fairness.served.get(each) for each in present},
+            {each: full[each] for each in present},
+            name=f"the counters of the clients that are present, after {events}",
+        )
+
+
+def test_task_4_clients_that_have_left_are_forgotten_in_time(lab):
+    fairness = tokens_of(lab)
+    fairness.arrive("stays", [])
+    for number in range(300):
+        client = f"client {number}"
+        fairness.arrive(client, ["stays"])
+        fairness.charge(client, 3, 3)
+        fairness.charge("stays", 3, 3)
+        fairness.depart(client, ["stays"])
+    assert len(fairness.served) < 10, (
+        f"300 clients came, were served as much as one that stayed, and left; {len(fairness.served)} counters are "
+        "kept. A counter that is not above the least served client's says nothing any more"
+    )
+
+
+def test_task_4_an_engine_keeps_nothing_of_clients_that_have_left(lab):
+    engine = ShortOfPages(lab, pages=8, fair=True)
+    for number in range(40):
+        engine.push(ids(3, number % 5), 2, client=f"client {number}")
+        engine.step()
+        engine.step()
+    check_equal(
+        [len(engine.scheduler.clients), len(engine.scheduler.fairness.served) < 10],
+        [0, True],
+        name="how many clients are noted as present, and whether fewer than 10 counters are kept, after 40 clients",
+    )
+
+
+# stop, count, charged before, and what is paid for: prompt and output tokens of a request with a prompt of 10
+CHARGES = {
+    "the first chunk of a prompt": (4, 4, 0, (4, 0)),
+    "the next chunk": (7, 3, 4, (3, 0)),
+    "the end of the prompt": (10, 3, 7, (3, 0)),
+    "a decode": (11, 1, 10, (0, 1)),
+    "a later decode": (15, 1, 14, (0, 1)),
+    "the last token of the prompt, one by one": (10, 1, 9, (1, 0)),
+    "a chunk behind 6 tokens that were found": (9, 3, 0, (3, 0)),
+    "tokens that are computed again": (6, 6, 12, (0, 0)),
+    "all tokens again, and a new one": (13, 13, 12, (0, 1)),
+    "prompt tokens again, and new ones": (8, 8, 5, (3, 0)),
+    "prompt and output, from the middle of the prompt on": (13, 7, 0, (4, 3)),
+    "prompt and output, where some was charged": (13, 13, 8, (2, 3)),
+    "output again, in a chunk": (12, 5, 12, (0, 0)),
+}
+
+
+@pytest.mark.parametrize("what", list(CHARGES))
+def test_task_4_only_tokens_that_are_computed_for_the_first_time_are_charged(lab, what):
+    stop, count, charged, expected = CHARGES[what]
+    scheduler = scheduler_of(lab, pages=12, fair=True)
+    called = wait(lab, scheduler, text(10), client="A", generated=text(6, 2))
+    called.sequence.length, called.charged = stop, charged
+    paid = []
+    scheduler.fairness.charge = lambda client, prompt, output: paid.append((client, prompt, output))
+    type(scheduler).charge(scheduler, called, count)
+    name_ = (
+        f"what is charged for {what}: tokens {stop - count} to {stop - 1} were computed, with a prompt of 10 tokens, "
+        f"and those before {charged} were charged already"
+    )
+    new = max(0, min(stop, 10) - (stop - count))
+    for what_kind, got, wanted, again in (
+        ("prompt", sum(each[1] for each in paid), expected[0], new),
+        ("output", sum(each[2] for each in paid), expected[1], count - new),
+    ):
+        why = {"tokens that were charged before are charged again": again} if charged > stop - count else {}
+        check_equal(got, wanted, name=f"the {what_kind} tokens of {name_}", suspects=why)
+    check_equal({each[0] for each in paid} - {"A"}, set(), name="the clients that were charged beside A")
+    check_equal(called.charged, max(charged, stop), name=f"`charged` afterwards ({what})")
+
+
+def test_task_4_a_client_pays_once_for_each_token_however_often_it_is_preempted(lab):
+    for kind in CACHES:
+        engine = ShortOfPages(lab, pages=8, kind=kind, fair=True, patience=NEVER, token_budget=9)
+        everybody = [engine.push(ids(5, n), 8, client=f"client {n}") for n in range(6)]
+        paid = {}
+        while engine.core.requests:
+            before = dict(engine.scheduler.fairness.served)
+            step = engine.step()
+            after = engine.scheduler.fairness.served
+            for request, _ in step.issued:
+                more = after.get(request.client, 0) - before[request.client]
+                paid[request.client] = paid.get(request.client, 0) + max(0, more)
+        assert engine.preempted, "nobody was preempted in a pool that is too small for all"
+        check_equal(
+            [paid[each.client] for each in everybody][:-1],
+            [5 + 2 * 7] * 5,
+            name="what each client paid for 5 prompt and 7 output tokens that were computed for the first time",
+        )
+
+
+def steps_until_it_begins(lab, before, patience, seats=2):
+    """A client with 100 requests is served for some steps; then another one comes with one request."""
+    engine = ShortOfPages(lab, pages=20, fair=True, patience=patience, num_seats=seats, token_budget=16)
+    for number in range(100):
+        engine.push(ids(4, number % 7), 5, client="many")
+    for _ in range(before):
+        engine.step()
+    one = engine.push(ids(4, 8), 5, client="one")
+    first = engine.steps
+    while one not in engine.began and engine.steps - first < 300:
+        engine.step()
+    return engine.steps - first
+
+
+@pytest.mark.parametrize("before", [0, 1, 30, 100])
+@pytest.mark.parametrize("patience", [10, 64, NEVER])
+def test_task_4_a_client_with_100_requests_does_not_shut_out_one_with_1(lab, before, patience):
+    """Each request takes 5 steps, in two seats. A few of the 100 may have aged, and stand above it."""
+    steps = steps_until_it_begins(lab, before, patience)
+    assert steps <= 20, (
+        f"a client with 100 requests was served for {before} steps; then the one request of another client came, and "
+        f"began {steps} steps later. With 2 seats and 5 steps a request it had to begin within 20"
+    )
+
+
+def test_task_4_a_client_that_was_served_before_waits_until_the_other_has_caught_up(lab):
+    engine = ShortOfPages(lab, pages=20, fair=True, patience=NEVER, num_seats=1)
+    for number in range(6):
+        engine.push(ids(4, number), 3, client="A")
+    for _ in range(6):
+        engine.step()
+    for number in range(2):
+        engine.push(ids(4, 10 + number), 3, client="B")
+    engine.finish()
+    order = "".join(request.client for request in engine.began)
+    check_equal(
+        order,
+        "AAABABAA",
+        name="whose requests began, in order, where A's six came first and B's two 6 steps later",
+    )
+
+
+BAD = [-1, 4, 1.5, 1.0, True, False, "1", None]
+
+
+@pytest.mark.parametrize("priority", BAD, ids=repr)
+def test_task_4_a_priority_that_is_none_is_refused(lab, priority):
+    engine = ShortOfPages(lab, pages=8, fair=True)
+    request = lab.request.Request(ids(3), 2, priority=priority)
+    check_raises(
+        ValueError, partial(engine.core.push, request), name=f"a priority of {priority!r}", match="priority"
+    )
+    check_equal(engine.core.requests, [], name="the requests in the engine, after one was refused")
+    check_equal(
+        len(engine.scheduler.clients),
+        0,
+        name="how many clients are present, after the only request was refused",
+    )
+
+
+@pytest.mark.parametrize("client", [None, 7, ["a"]], ids=repr)
+def test_task_4_a_client_that_is_no_string_is_refused(lab, client):
+    engine = ShortOfPages(lab, pages=8, fair=True)
+    request = lab.request.Request(ids(3), 2, client=client)
+    check_raises(ValueError, partial(engine.core.push, request), name=f"a client {client!r}", match="client")
+    check_equal(engine.core.requests, [], name="the requests in the engine, after one was refused")
+
+
+def test_task_4_every_priority_from_0_to_3_is_taken(lab):
+    engine = ShortOfPages(lab, pages=20, fair=True)
+    for priority in (0, 3, 1, 2):
+        engine.push(ids(3, priority), 2, priority=priority)
+    engine.finish()
+    check_equal(lab.scheduling.preemption.HIGHEST, 3, name="the highest priority")
+
+
+@both_caches
+@pytest.mark.parametrize("separate", [False, True])
+def test_task_4_where_half_of_the_requests_are_preempted_all_get_their_tokens(lab, kind, separate):
+    engine = ShortOfPages(
+        lab, pages=9, kind=kind, fair=True, patience=20, separate=separate, token_budget=24, num_seats=12
+    )
+    draw = random.Random(3)
+    for number in range(12):
+        prompt = [draw.randrange(3) for _ in range(draw.randint(1, 7))]
+        engine.push(
+            prompt, draw.randint(9, 14), seed=number, client="ABC"[number % 3], priority=number % 4 // 2
+        )
+    engine.finish()
+    assert len(engine.preempted) >= 6, (
+        f"{len(engine.preempted)} of 12 requests were preempted in a pool that has room for about 2 of them"
+    )
+
+
+ACTIONS = st.one_of(
+    st.tuples(
+        st.just("push"),
+        st.lists(st.sampled_from([0, 0, 0, 1]), min_size=1, max_size=11),
+        st.integers(1, 9),
+        st.sampled_from([None, 1, 2]),
+        st.sampled_from([0, 0, 1, 3]),
+        st.sampled_from("ABC"),
+    ),
+    st.tuples(st.just("step"), st.integers(1, 5)),
+    st.tuples(st.just("fail")),
+    st.tuples(st.just("abort"), st.integers(0, 9)),
+)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True, database=None, report_multiple_bugs=False)
+@given(
+    size=st.integers(1, 4),
+    pages=st.integers(3, 12),
+    options=st.fixed_dictionaries(
+        {
+            "kind": st.sampled_from(CACHES),
+            "num_seats": st.integers(1, 6),
+            "token_budget": st.sampled_from([1, 2, 5, 12]),
+            "chunk_size": st.sampled_from([None, 1, 3]),
+            "patience": st.sampled_from([1, 2, 7, NEVER]),
+            "separate": st.booleans(),
+        }
+    ),
+    actions=st.lists(ACTIONS, max_size=30),
+)
+def test_task_4_whatever_happens_books_and_tokens_are_right_and_every_step_goes_on(
+    size, pages, options, actions
+):
+    engine = ShortOfPages(door.active(), pages=pages, P=size, limit=20, fair=True, **options)
+    room = size * pages
+    for action, *rest in actions:
+        if action == "push":
+            prompt, most, seed, priority, client = rest
+            if len(prompt) + most - 1 <= min(room, 19):
+                engine.push(prompt, most, seed, priority=priority, client=client)
+        elif action == "step":
+            for _ in range(rest[0]):
+                engine.step()
+        elif action == "fail" and engine.core.requests:
+            engine.fail(KeyError("the model"))
+        elif action == "abort":
+            engine.abort(engine.core.requests[rest[0] : rest[0] + 1])
+    engine.finish()
+    check_equal(
+        len(engine.scheduler.clients), 0, name="how many clients are present when all requests have ended"
+    )

@@ -100,6 +100,7 @@ def step(core: Any, when: str = "a step") -> list[Share]:
     __tracebackhide__ = True
     scheduler, seen = core.scheduler, list[Any]()
     plan, runs = scheduler.plan, len(core.runner.runs)
+    everyone = {each.request: (each.rank, len(each.request.token_ids)) for each in _all(scheduler)}
 
     def watched() -> Any:
         seen.append(plan())
@@ -113,34 +114,55 @@ def step(core: Any, when: str = "a step") -> list[Share]:
     assert len(seen) == 1, f"{when}: the scheduler was asked for {len(seen)} plans; a step has one"
     planned = list(seen[0])
     _check_runs(core, planned, core.runner.runs[runs:], when)
-    _check_step(core, planned, done, when)
-    check_sound(scheduler, f"after {when}")
+    for chunk in planned:
+        _check_token(chunk, everyone[chunk.running.request][1], when)
+    _check_step(core, planned, done, {request: rank for request, (rank, _) in everyone.items()}, when)
     assert not scheduler.planned, f"after {when}, its plan is still there: was it committed?"
+    check_sound(scheduler, f"after {when}")
     return shares(planned)
+
+
+def _all(scheduler: Any) -> list[Any]:
+    return [*scheduler.running, *scheduler.waiting]
+
+
+def _in_order(core: Any, plan: Sequence[Any]) -> list[Any]:
+    """The chunks in the order in which they are run."""
+    return sorted(plan, key=lambda chunk: core.separate and not chunk.decode)
 
 
 def _check_runs(core: Any, plan: Sequence[Any], runs: Sequence[Any], when: str) -> None:
     """The model has run on the plan: at once, or first on the decodes and then on the others."""
     __tracebackhide__ = True
-    whole = [(chunk.running.rank, chunk.count) for chunk in plan]
+    kinds = (True, False) if core.separate else (None,)
     parts = [
-        [share for share, chunk in zip(whole, plan, strict=True) if chunk.decode is kind]
-        for kind in (True, False)
+        [(chunk.running.rank, chunk.count) for chunk in plan if kind in (None, chunk.decode)]
+        for kind in kinds
     ]
-    expected = [part for part in parts if part] if core.separate else [whole]
+    expected = [part for part in parts if part]
     check_equal(list(runs), expected, name=f"the runs of the model in {when}, as (request, tokens)")
 
 
-def _check_step(core: Any, plan: Sequence[Any], done: Any, when: str) -> None:
+def _check_token(chunk: Any, tokens: int, when: str) -> None:
+    """A request gets a token exactly when none of its tokens is due any more, unless its sampler fails."""
+    __tracebackhide__ = True
+    request, due = chunk.running.request, tokens - chunk.had - chunk.found - chunk.count
+    new, wanted = len(request.token_ids) - tokens, int(due == 0 and request.error is None)
+    assert new == wanted, (
+        f"{when}: request {chunk.running.rank} has {due} tokens due after it, and got {new} new tokens; a request "
+        "gets one exactly when none is due"
+    )
+
+
+def _check_step(core: Any, plan: Sequence[Any], done: Any, rank_of: dict[Any, int], when: str) -> None:
     """The Step says which requests took part, and which of them have left."""
     __tracebackhide__ = True
     assert done is not None, f"{when}: None came back; is a `return` missing?"
-    order = sorted if core.separate else list  # which of two runs is listed first, is not said
-    rank_of = {chunk.running.request: chunk.running.rank for chunk in plan}
-    issued = order((rank_of[request], count) for request, count in done.issued)
-    expected = order((chunk.running.rank, chunk.count) for chunk in plan)
+    issued = [(rank_of.get(request, "?"), count) for request, count in done.issued]
+    expected = [(chunk.running.rank, chunk.count) for chunk in _in_order(core, plan)]
     check_equal(issued, expected, name=f"the (request, tokens) that took part in {when}")
-    over = [each for each in rank_of if each.error or each.finished(core.max_positions)]
+    requests = [chunk.running.request for chunk in plan]
+    over = [each for each in requests if each.error or each.finished(core.max_positions)]
     told = sorted(rank_of[each] for each in done.finished)
     check_equal(told, sorted(rank_of[each] for each in over), name=f"the requests in `finished` of {when}")
     left = [rank_of[each] for each in over if each in core.requests]

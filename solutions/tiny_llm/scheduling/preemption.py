@@ -56,7 +56,8 @@ class PreemptiveScheduler(Scheduler):
     def refusal(self, request: Request) -> str | None:
         """Why a request can't ever be planned, or None (given code).
 
-        Its priority must be an int from 0 to HIGHEST, and no bool, which Python counts as an int; its client a string.
+        Its priority must be an int from 0 to HIGHEST (a bool, which Python counts as an int, is none); its client
+        must be a string.
         """
         priority, client = request.priority, request.client
         if not isinstance(priority, int) or isinstance(priority, bool) or not 0 <= priority <= HIGHEST:
@@ -165,7 +166,8 @@ class PreemptiveScheduler(Scheduler):
         """Let waiting requests begin or resume, while there are seats, budget and pages, and none was preempted now.
 
         Which one is next, :meth:`turn` says. It begins when there are pages for all its tokens, or when a request of
-        a lower level can be preempted for it. A request that has to wait is not overtaken.
+        a lower level can be preempted for it: one that can't go on in this step, since those that go on keep their
+        pages. A request that has to wait is not overtaken, and gives back what was found for it.
         """
         begun: Counter[str] = Counter()  # tokens of the requests that begin in this step, by client
         while self.waiting and self.left and len(self.running) < self.num_seats and not self.preempted:

@@ -196,13 +196,12 @@ class Scheduler:
 
         Every request has what it had before, in pages, tokens and the order of the line; those that have begun in
         this step wait again, before all others. That goes for a request, too, that was being planned when planning
-        failed, and is not in the plan yet. Pages that were evicted stay evicted, and a request that has lost its pages
-        in this step (Day 4.3) waits without any.
+        failed, and is not in the plan yet. Pages that were evicted stay evicted, and a request that has lost its
+        pages in this step (Day 4.3) waits without any.
         """
         for each, had in self.had.items():
-            if each.sequence.length >= had:  # not one that has lost its pages
-                self.cache.release(each.sequence, had)
-        for each in self.begun + self.waiting:
+            self.cache.release(each.sequence, had)
+        for each in self.begun + self.waiting:  # last: one that has lost its pages in this step waits, too
             self.cache.release(each.sequence)
         self.cache.withdraw()
         self.running = [each for each in self.running if each not in self.begun]

@@ -30,7 +30,7 @@ class PaddedArguments:
     start_positions: Tensor  # int64 [B]: the position of the first of them
     q_lens: Tensor  # int64 [B]: how many of the L tokens are new ones
     seq_lens: Tensor  # int64 [B]: tokens of each sequence after this step, past and new
-    seq_block_ids: Tensor  # int64 [B, pages of the longest sequence]: its pages, filled up with the null page
+    seq_block_ids: Tensor  # int64 [B, pages of the longest sequence]: the pages of these, then the null page
 
     @property
     def computed(self) -> int:

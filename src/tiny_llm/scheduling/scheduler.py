@@ -169,8 +169,8 @@ class Scheduler:
 
         Every request has what it had before, in pages, tokens and the order of the line; those that have begun in
         this step wait again, before all others. That goes for a request, too, that was being planned when planning
-        failed, and is not in the plan yet. Pages that were evicted stay evicted, and a request that has lost its pages
-        in this step (Day 4.3) waits without any.
+        failed, and is not in the plan yet. Pages that were evicted stay evicted, and a request that has lost its
+        pages in this step (Day 4.3) waits without any.
         """
         raise NotImplementedError("Week 4 Day 2 Task 3: A step, and its way back")
 
