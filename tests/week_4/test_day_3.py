@@ -298,7 +298,7 @@ def test_task_1_the_victim_is_the_right_one_in_any_line(data, count):
     ]
     able.sort(key=lambda each: (each.level, -each.rank))
     told = ", ".join(f"{name(each)}: level {each.level}, pages {each.sequence.pages}" for each in line)
-    what = f"where {name(asks)} needs a page, by arrival {told}; in this step: {sorted(map(name, in_step))}"
+    what = f"where {name(asks)} needs a page, by arrival {told}; in this step: {sorted(str(name(each)) for each in in_step)}"
     check_victim(scheduler, asks, name(able[0]) if able else None, what)
 
 
@@ -1233,7 +1233,7 @@ def test_task_4_a_new_client_in_an_empty_engine_starts_where_the_last_one_left(l
 
 def history(lab, events):
     """Counters after some events: "+A" comes, "-A" leaves, ("A", n) gets n prompt tokens."""
-    fairness, present = lab.scheduling.fairness.VirtualTokens(), []
+    fairness, present = lab.scheduling.fairness.VirtualTokens(), list[str]()
     for event in events:
         if not isinstance(event, str):
             fairness.charge(event[0], event[1], 0)
@@ -1294,7 +1294,7 @@ def test_task_4_a_client_that_comes_back_has_saved_nothing_up(lab, what):
 def test_task_4_what_is_forgotten_would_have_changed_nothing(events):
     """Beside counters that forget nothing."""
     lab = door.active()
-    fairness, present = lab.scheduling.fairness.VirtualTokens(), []
+    fairness, present = lab.scheduling.fairness.VirtualTokens(), list[str]()
     full, floor = dict[str, int](), 0
     for client, what, count in events:
         if what == 0 and client in present:
@@ -1391,7 +1391,7 @@ def test_task_4_a_client_pays_once_for_each_token_however_often_it_is_preempted(
     for kind in CACHES:
         engine = ShortOfPages(lab, pages=8, kind=kind, fair=True, patience=NEVER, token_budget=9)
         everybody = [engine.push(ids(5, n), 8, client=f"client {n}") for n in range(6)]
-        paid = {}
+        paid = dict[Any, int]()
         while engine.core.requests:
             before = dict(engine.scheduler.fairness.served)
             step = engine.step()
