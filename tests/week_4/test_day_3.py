@@ -299,7 +299,8 @@ def test_task_1_the_victim_is_the_right_one_in_any_line(data, count):
     ]
     able.sort(key=lambda each: (each.level, -each.rank))
     told = ", ".join(f"{name(each)}: level {each.level}, pages {each.sequence.pages}" for each in line)
-    what = f"where {name(asks)} needs a page, by arrival {told}; in this step: {sorted(str(name(each)) for each in in_step)}"
+    planned = sorted(str(name(each)) for each in in_step)
+    what = f"where {name(asks)} needs a page, by arrival {told}; in this step: {planned}"
     check_victim(scheduler, asks, name(able[0]) if able else None, what)
 
 
