@@ -27,7 +27,7 @@ def acquire(lab: Any, cache: Any, sequence: Any, count: int, name: str) -> None:
     try:
         cache.acquire(sequence, count)
     except lab.paged.allocator.OutOfPages as error:
-        by_tokens = f"{count} pages are lacking" in str(error) and count not in (lacking, wanted)
+        by_tokens = f"pages lacking: {count}," in str(error) and count not in (lacking, wanted)
         cause = f"\n  {count} is a number of tokens; `require_available` takes a number of pages"
         raise CheckFailed(
             f"{name}: lacks {lacking} pages of the {available} that are available, and was refused: {error}"
@@ -115,13 +115,14 @@ def check_tip(
 
 
 def counts_too_early(lab: Any) -> bool:
-    """Whether `release` looks at the references before the sequence has given up its own.
+    """Whether a `release` that adds no node to `unheld` does so where the sequence has given up its pages before.
 
-    The tree's references are taken away: only before the release there is one reference then.
+    Then it looks for one reference, the tree's, as it should; but it looks while the sequence has another.
     """
     cache = trie_of(lab)
     sequence = computed(lab, cache, text(6))
     cache.allocator.free(sequence.pages)
+    sequence.pages = []
     with suppress(ValueError):
         cache.release(sequence)
     return bool(cache.unheld)

@@ -76,6 +76,9 @@ def test_task_1_the_pages_that_are_lacking_at_page_edges(lab, P):
                         "pages that the sequence has and its tokens don't need yet were not counted": (
                             wanted - pages_needed(length, P)
                         ),
+                        "a page too many, where the tokens end at a page's edge": max(
+                            0, (length + count) // P + 1 - has
+                        ),
                         "pages for the new tokens alone: the last page may have room for some of them": (
                             pages_needed(count, P)
                         ),
@@ -988,10 +991,7 @@ def test_task_4_the_least_recently_used_leaf_is_evicted_first(lab, length):
             sorted(before - set(tree(cache).values())),
             [page],
             name=f"the page that was evicted as number {count}; least recently used first: {order}",
-            suspects={
-                "the most recently used was evicted": [order[-1]],
-                "the most recently used was evicted, with all behind it": sorted(order[-2:]),
-            },
+            suspects={"the most recently used was evicted": [order[-1]]} if count == 1 else {},
         )
         check_equal(cache.evicted, count, name="how many pages were evicted so far (`evicted`)")
         check_sound(cache, [*sequences, again], f"after {count} pages were evicted")
@@ -1081,7 +1081,7 @@ def test_task_4_pages_that_the_sequence_has_are_not_lacking(lab):
     for count in (0, 1, 2):
         cache.acquire(sequence, count)
         check_equal(
-            tree(cache), before, name=f"the tree after acquire of {count} more tokens behind 4, P = 3"
+            tree(cache), before, name=f"the tree after acquire of {more_tokens(count)} behind 4, P = 3"
         )
     check_equal(len(sequence.pages), 2, name="how many pages the sequence has")
     cache.acquire(sequence, 3)

@@ -199,9 +199,14 @@ class TrieCache(BasePageCache):
             self.tips[sequence] = node
 
     def _cut(self, node: Node) -> None:
-        """Take a leaf out of the tree, and give up the tree's reference to its page (given code)."""
+        """Take a leaf out of the tree, and give up the tree's reference to its page (given code).
+
+        Raises:
+            RuntimeError: it is no leaf; nothing has changed.
+        """
         assert node.parent is not None, "the root has no page"
-        assert not node.children, f"page {node.page} has children in the tree: cut them first"
+        if node.children:
+            raise RuntimeError(f"page {node.page} has children in the tree: cut them first")
         del node.parent.children[node.key]
         self.allocator.free([node.page])
 

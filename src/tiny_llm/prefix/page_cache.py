@@ -125,4 +125,4 @@ class BasePageCache:
             OutOfPages: fewer than ``count`` are available.
         """
         if count > self.available:
-            raise OutOfPages(f"{count} pages are lacking, {self.available} are available")
+            raise OutOfPages(f"pages lacking: {count}, available: {self.available}")
