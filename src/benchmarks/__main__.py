@@ -3,7 +3,7 @@
 from coursekit.cli import Command, run
 
 COMMANDS = {
-    "bench": Command("benchmarks.command:bench", "measure what each step of Weeks 2 and 3 gains"),
+    "bench": Command("benchmarks.command:bench", "measure what each step of Weeks 2 to 4 gains"),
 }
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`pdm run bench`: measure the ladders of Weeks 2 and 3, print them, and keep them as JSON and as a picture."""
+"""`pdm run bench`: measure the ladders of Weeks 2 to 4, print them, and keep them as JSON and as a picture."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from benchmarks import serving, week_2, week_3
+from benchmarks import host, preemption, serving, sharing, week_2, week_3
 from benchmarks.ladder import outcomes
 from benchmarks.machine import busy, describe_machine, machine_line
 from benchmarks.picture import draw
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from tiny_llm.model import Transformer
 
 MODEL = "smollm2-135m"
-WEEKS = {2: (week_2,), 3: (week_3, serving)}
-LADDERS = (*week_2.LADDERS, *week_3.LADDERS, *serving.LADDERS)
-BARS = (*week_2.BARS, *week_3.BARS, *serving.BARS)
+WEEKS = {2: (week_2,), 3: (week_3, serving), 4: (sharing, preemption, host)}
+LADDERS = tuple(ladder for modules in WEEKS.values() for module in modules for ladder in module.LADDERS)
+BARS = tuple(bar for modules in WEEKS.values() for module in modules for bar in module.BARS)
 FORMS: dict[str, dict[str, Any]] = {
     "float32": {"dtype": "float32"},
     "kernel": {"dtype": "float32", "bits": 4, "matmul": "kernel"},
@@ -55,7 +55,7 @@ def bench(
         list[str] | None, typer.Argument(help="Ladders or rows to measure, such as serving; all if left out.")
     ] = None,
     impl: options.ImplOption = Impl.LEARNER,
-    week: Annotated[int | None, typer.Option(min=2, max=3, help="Measure only this week's ladders.")] = None,
+    week: Annotated[int | None, typer.Option(min=2, max=4, help="Measure only this week's ladders.")] = None,
     repeats: Annotated[int, typer.Option(min=1, max=100, help="How often each row is measured.")] = 3,
     quick: Annotated[
         bool, typer.Option("--quick", help="Half the tokens, once: a first impression.")
@@ -65,7 +65,7 @@ def bench(
         typer.Option(help="The JSON file to write; the picture goes beside it. Otherwise in .course/bench."),
     ] = None,
 ) -> None:
-    """Measure what each step of Weeks 2 and 3 gains on this machine.
+    """Measure what each step of Weeks 2 to 4 gains on this machine.
 
     Rows take turns, round after round; the tables show medians. Close other programs first.
 
@@ -110,17 +110,22 @@ def all_cases(model: GetModel, text: Sequence[int], week: int | None = None) -> 
 
 
 def choose(known_cases: Sequence[Case], names: Sequence[str]) -> list[Case]:
-    """The cases that are named, by their own name or their ladder's; all of them if none is named.
+    """The cases that are named, by their own name or their ladder's, or how a ladder's begins; all if none is named.
 
     Raises:
         CourseError: there is none of that name.
     """
     known = {case.name for case in known_cases} | {case.ladder for case in known_cases}
+    known |= {case.ladder.partition("-")[0] for case in known_cases}
     for name in names:
         if name not in known:
             rows = "; ".join(_names(ladder.name, known_cases) for ladder in LADDERS)
             raise CourseError(f"there is no ladder or row {name!r}; there are: {rows}")
-    return [case for case in known_cases if not names or case.name in names or case.ladder in names]
+    return [
+        case
+        for case in known_cases
+        if not names or not {case.name, case.ladder, case.ladder.partition("-")[0]}.isdisjoint(names)
+    ]
 
 
 def _names(ladder: str, all_cases: Sequence[Case]) -> str:

@@ -24,6 +24,7 @@ class Quantity:
 TOKENS_PER_SECOND = Quantity("tokens_per_second", "tokens/s")
 WORST_GAP = Quantity("worst_gap", "worst gap, ms", factor=1000, places=0)
 CACHE_MEGABYTES = Quantity("cache_bytes", "cache, MB", factor=1e-6, places=0)
+MEAN_FIRST = Quantity("mean_first", "first, s", places=2)  # the wait for a request's first token
 LAST_FIRST = Quantity("worst_first", "last first token, s", places=2)
 
 

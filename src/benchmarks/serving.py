@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import random
-import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from benchmarks.ladder import TOKENS_PER_SECOND, Bar, Ladder, Quantity
+from benchmarks.arrivals import Door, Engine, Rows, Server, Visit, serve
+from benchmarks.ladder import MEAN_FIRST, TOKENS_PER_SECOND, Bar, Ladder, Quantity
 from benchmarks.rounds import Case, Values
 from benchmarks.week_2 import GetModel
 from programs.cores import ragged_batch_for
 from programs.loaded import Timing
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from tiny_llm.batch import Prefill
     from tiny_llm.model import Transformer
     from tiny_llm.request import Request
@@ -30,7 +26,6 @@ SHORTEST, LONGEST = 16, 320  # tokens of a prompt
 MEAN_PAUSE = 0.25  # seconds from one request to the next, on average
 TOKENS = 48  # what the longest answer has; the others have a quarter of it, or more
 
-MEAN_FIRST = Quantity("mean_first", "first, s", places=2)  # the wait for a request's first token
 FIRST_95 = Quantity("first_95", "95 %, s", places=2)  # 95 of 100 requests have it by then
 PADDING = Quantity(
     "padding", "vain, %", factor=100, places=0
@@ -62,88 +57,13 @@ def cases(model: GetModel, text: Sequence[int]) -> Iterator[Case]:
     for name, label, make in (
         ("static", "static batches (2.6)", Static),
         ("continuous", "continuous batching (2.7)", Continuous),
-        ("ragged", "ragged batching (3.6)", Ragged),
+        ("ragged", "ragged batching (3.6)", ragged),
     ):
         yield Case(name, "serving", label, partial(_run, make, model, text), TOKENS)
 
 
-@dataclass
-class Visit:
-    """A request and when it comes, in seconds from the start."""
-
-    request: Request
-    at: float
-    timing: Timing
-
-    def choose(self, logits: Tensor, token_ids: Sequence[int]) -> int:
-        """The greedy choice, which also notes when the token came."""
-        from tiny_llm.generate import greedy
-
-        self.timing.stamp()
-        return greedy(logits)
-
-
-class Door:
-    """Lets requests in when their time has come."""
-
-    def __init__(self, visits: Sequence[Visit]) -> None:
-        self._coming = deque(visits)
-        self._started = time.perf_counter()
-        for visit in visits:
-            visit.timing.started = self._started + visit.at
-
-    def __bool__(self) -> bool:
-        """Whether a request has still to come."""
-        return bool(self._coming)
-
-    def come_in(self, wait: bool) -> list[Request]:
-        """The requests whose time has come; if there is none, and nothing else to do, wait for the next one."""
-        if wait and self._coming:
-            time.sleep(max(0.0, self._started + self._coming[0].at - time.perf_counter()))
-        now = time.perf_counter() - self._started
-        came = []
-        while self._coming and self._coming[0].at <= now:
-            came.append(self._coming.popleft().request)
-        return came
-
-
-Rows = tuple[int, int]
-"""How many rows the model was run on, and how many of them belonged to no request."""
-
-
-class Server(Protocol):
-    """A way to batch requests that come one by one."""
-
-    @property
-    def idle(self) -> int:
-        """How many requests may be pushed now."""
-
-    @property
-    def busy(self) -> bool:
-        """Whether there is a request in it."""
-
-    def push(self, request: Request) -> None:
-        """Take a request in."""
-
-    def step(self) -> Rows:
-        """Do a step, and say what the model was run on."""
-
-
 Make = Callable[["Transformer", "Sequence[Request]"], Server]
 """Makes a way to batch, with memory for some requests."""
-
-
-def serve(server: Server, door: Door) -> Rows:
-    """Push every request as soon as it has come and there is room, until all are answered."""
-    waiting: deque[Request] = deque()
-    rows = in_vain = 0
-    while door or waiting or server.busy:
-        waiting.extend(door.come_in(wait=not (waiting or server.busy)))
-        while waiting and server.idle:
-            server.push(waiting.popleft())
-        ran, vain = server.step()
-        rows, in_vain = rows + ran, in_vain + vain
-    return rows, in_vain
 
 
 def _run(make: Make, model: GetModel, text: Sequence[int], tokens: int) -> Values:
@@ -255,22 +175,6 @@ class Static:
         return rows + len(self._slots), in_vain
 
 
-class Ragged:
+def ragged(model: Transformer, requests: Sequence[Request]) -> Engine:
     """Day 3.6's engine."""
-
-    def __init__(self, model: Transformer, requests: Sequence[Request]) -> None:
-        self._core = ragged_batch_for(model, requests, SEATS, BUDGET)
-
-    @property
-    def idle(self) -> int:
-        return self._core.idle
-
-    @property
-    def busy(self) -> bool:
-        return bool(self._core.requests)
-
-    def push(self, request: Request) -> None:
-        self._core.push(request)
-
-    def step(self) -> Rows:
-        return sum(count for _, count in self._core.step().issued), 0
+    return Engine(ragged_batch_for(model, requests, SEATS, BUDGET))

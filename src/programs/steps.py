@@ -157,7 +157,7 @@ def _note(plan: Sequence[Chunk], number_of: dict[Request, int], page_size: int) 
         ChunkRow(
             number_of[each.running.request],
             each.found,
-            each.running.sequence.length,
+            each.had + each.found,
             each.count,
             len(each.running.sequence.pages),
         )
@@ -180,7 +180,7 @@ def make_table(rows: Sequence[StepRow], found: bool) -> Table:
     names = ["found", *COLUMNS] if found else COLUMNS
     for name in names:
         table.add_column(name, justify="right")
-    for number, row in enumerate(rows, start=1):
+    for number, row in enumerate(rows):
         for place, each in enumerate(row.chunks):
             positions = f"{each.start}…{each.kv_len - 1}" if each.q_len > 1 else str(each.start)
             cells = [str(each.found)] if found else []

@@ -17,7 +17,7 @@ import pytest
 from copies import make_copy
 from rich.console import Console
 
-from benchmarks import serving, week_2, week_3
+from benchmarks import host, preemption, serving, sharing, week_2, week_3
 from benchmarks.command import BARS, LADDERS, all_cases, choose
 from benchmarks.ladder import TOKENS_PER_SECOND, WORST_GAP, Bar, Ladder, outcomes
 from benchmarks.machine import busy, describe_machine, machine_line
@@ -162,6 +162,12 @@ def test_only_takes_ladders_and_rows() -> None:
         "batch-16",
     ]
     assert choose(known, []) == known
+    assert [each.name for each in choose(known, ["sharing"])] == [
+        "plain-at-once",
+        "trie-at-once",
+        "plain-staggered",
+        "trie-staggered",
+    ], "a name that several ladders begin with is all of them"
     with pytest.raises(CourseError, match="no ladder or row 'warp'; there are: one \\(recompute, "):
         choose(known, ["warp"])
 
@@ -176,10 +182,12 @@ def test_every_case_belongs_to_a_ladder_and_every_bar_to_two_cases() -> None:
 
 def test_a_week_has_its_own_cases() -> None:
     weeks = [
-        all_cases(lambda name: pytest.fail(f"{name} was loaded"), range(1000), week) for week in (2, 3, None)
+        all_cases(lambda name: pytest.fail(f"{name} was loaded"), range(1000), week)
+        for week in (2, 3, 4, None)
     ]
-    second, third, both = ([each.name for each in chosen] for chosen in weeks)
-    assert both == second + third
+    second, third, fourth, all_names = ([each.name for each in chosen] for chosen in weeks)
+    assert all_names == second + third + fourth
+    assert "trie-staggered" in fourth
     assert "cached" in second
     assert "kernel-long-64" in third
 
@@ -192,6 +200,7 @@ def test_all_ladders_run_on_a_tiny_model_and_measure_what_they_show(
     monkeypatch.setattr(week_3, "CONTEXTS", {"short": 20, "long": 50})
     monkeypatch.setattr(serving, "LONGEST", 60)
     monkeypatch.setattr(serving, "MEAN_PAUSE", 0.001)
+    small_ladders_of_week_4(monkeypatch)
     text = [(7 * i + i * i) % 37 for i in range(150)]
     record = Record()
     chosen = [replace(each, tokens=6) for each in all_cases(lambda name: model, text)]
@@ -200,8 +209,46 @@ def test_all_ladders_run_on_a_tiny_model_and_measure_what_they_show(
     assert not record.missing
     for each in record.measured:
         assert shown[each.case.ladder] <= set(each.runs[0])
-        assert all(value > 0 for name, value in each.runs[0].items() if name != "padding")
+        assert all(value > 0 for name, value in each.runs[0].items() if name not in MAY_BE_NONE)
     assert {bar.case for bar in BARS} == {each.bar.case for each in outcomes(BARS, record.measured)}
+
+
+MAY_BE_NONE = ("padding", "reused", "preemptions")
+
+
+def small_ladders_of_week_4(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that they run on the tiny model, which has room for 200 tokens, and on the host in no time."""
+    monkeypatch.setattr(sharing, "COMMON", 64)
+    monkeypatch.setattr(preemption, "LONGEST", 60)
+    monkeypatch.setattr(preemption, "MOST", 100)
+    monkeypatch.setattr(preemption, "MEAN_PAUSE", 0.001)
+    for name, value in (("PAGES", 300), ("REQUESTS", 6), ("PROMPT", 320), ("EVICTED", 5)):
+        monkeypatch.setattr(host, name, value)
+
+
+@pytest.mark.parametrize("arrival", sharing.ARRIVALS)
+def test_shared_pages_save_at_least_85_percent_of_the_prompt_tokens(arrival: str) -> None:
+    model = tiny_model(max_positions=700)
+    text = [(7 * i + i * i) % 37 for i in range(150)]
+    rows = {case.name: case for case in sharing.cases(lambda name: model, text)}
+    plain, trie = (rows[f"{way}-{arrival}"].run(sharing.TOKENS) for way in ("plain", "trie"))
+    assert plain["reused"] == 0
+    assert trie["computed"] + trie["reused"] == plain["computed"]
+    assert trie["computed"] <= 0.15 * plain["computed"]
+
+
+def test_on_few_pages_only_preemption_preempts_and_every_way_generates_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = tiny_model()
+    small_ladders_of_week_4(monkeypatch)
+    text = [(7 * i + i * i) % 37 for i in range(150)]
+    rows = {case.name: case.run(24) for case in preemption.cases(lambda name: model, text)}
+    fewest = preemption.POOLS[0]
+    assert rows[f"preempt-{fewest}"]["preemptions"] > 0
+    assert rows[f"reserve-{fewest}"]["preemptions"] == rows[f"banker-{fewest}"]["preemptions"] == 0
+    computed = {name: values["computed"] for name, values in rows.items()}
+    assert computed[f"reserve-{fewest}"] == computed[f"banker-{fewest}"] < computed[f"preempt-{fewest}"]
 
 
 def test_only_ragged_batches_run_no_row_of_the_model_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,7 +262,9 @@ def test_only_ragged_batches_run_no_row_of_the_model_for_nobody(monkeypatch: pyt
     assert 0 < padding["continuous"] < 1
 
 
-def tiny_model(E: int = 16, H: int = 2, D: int = 8, F: int = 24, V: int = 37) -> Transformer:
+def tiny_model(
+    E: int = 16, H: int = 2, D: int = 8, F: int = 24, V: int = 37, max_positions: int = 200
+) -> Transformer:
     """One layer of random weights, with room for the prompts of the test."""
     import torch
 
@@ -234,7 +283,7 @@ def tiny_model(E: int = 16, H: int = 2, D: int = 8, F: int = 24, V: int = 37) ->
         vocab_size=V,
         norm_eps=1e-5,
         rope_base=100.0,
-        max_positions=200,
+        max_positions=max_positions,
         tied_embeddings=True,
         qkv_bias=False,
         qk_norm=False,

@@ -16,11 +16,11 @@ from programs.steps import ChunkRow, StepRow, make_table, parse_lengths, summary
 
 WALKTHROUGH = """\
 step      positions  q_len  kv_len  pages  packed  padded  efficiency
-1     R1      0…127    128     128      8
+0     R1      0…127    128     128      8
       R2      0…127    128     128      8     256     256     100.0 %
-2     R1    128…249    122     250     16
+1     R1    128…249    122     250     16
       R2    128…255    128     256     16     250     256      97.7 %
-3     R2    256…299     44     300     19      44      48      91.7 %
+2     R2    256…299     44     300     19      44      48      91.7 %
 
 3 steps · 550 tokens packed · 560 padded · efficiency 98.2 %
 """
@@ -47,9 +47,9 @@ def test_prompts_with_common_tokens_compute_them_once() -> None:
     options = ("--common", "64", "--budget", "200", "--chunk", "200", "--max-tokens", "2", "--page-size", "8")
     lines = [line.split() for line in steps("--lengths", "70,75", *options).splitlines()]
     assert lines[0][:4] == ["step", "found", "positions", "q_len"]
-    assert lines[1] == ["1", "R1", "0", "0…69", "70", "70", "9"]
+    assert lines[1] == ["0", "R1", "0", "0…69", "70", "70", "9"]
     assert lines[2] == ["R2", "64", "64…74", "11", "75", "10", "81", "144", "56.2", "%"]
-    assert lines[3] == ["2", "R1", "0", "70", "1", "71", "9"]
+    assert lines[3] == ["1", "R1", "0", "70", "1", "71", "9"]
     assert lines[-1][-6:] == ["64", "tokens", "found", "in", "the", "tree"]
 
 

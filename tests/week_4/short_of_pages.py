@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from week_2.reading_model import V, alone, fingerprints, scores_after
+from week_2.reading_model import V, alone, best, fingerprints, scores_after
 
 from coursekit.check import CheckFailed, check_equal
 
@@ -69,14 +69,14 @@ class ShortOfPages:
 
     def push(self, prompt: Sequence[int], max_tokens: int, seed: int | None = None, **options: Any) -> Any:
         """A request comes; with a seed, it draws its tokens at a temperature."""
-        wanted, sampler = {}, {}
+        choose, sampler = best, dict[str, Any]()
         if seed is not None:
             params = self.lab.sampler.SamplingParams(temperature=2.0, top_k=5, seed=seed)
             other = self.lab.sampler.Sampler(params)
             sampler["sample"] = self.lab.sampler.Sampler(params)
-            wanted["choose"] = lambda scores, ids: other(self.lab.array(scores), ids)
+            choose = lambda scores, ids: other(self.lab.array(scores), ids)  # noqa: E731
         request = self.lab.request.Request(prompt, max_tokens, **sampler, **options)
-        self.wanted[request] = alone(prompt, max_tokens, max_positions=self.limit, **wanted)
+        self.wanted[request] = alone(prompt, max_tokens, max_positions=self.limit, choose=choose)
         self.core.push(request)
         return request
 

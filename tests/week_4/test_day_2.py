@@ -290,6 +290,19 @@ def test_task_1_a_page_that_is_full_only_with_this_step_is_published_with_it(lab
     )
 
 
+def test_task_1_a_page_with_output_is_published_too(lab):
+    scheduler = scheduler_of(lab)
+    each = run(lab, scheduler, text(4), 5, output=[7, 8])
+    open_step(scheduler, 12)
+    scheduler.add(each)
+    check_equal(
+        list(tree(scheduler.cache)),
+        [prefix(text(3)), prefix([*text(4), 7, 8])],
+        name="the prefixes in the tree, after a decode whose token fills a page of 3",
+        suspects={"pages with output were not published, only those of the prompt": [prefix(text(3))]},
+    )
+
+
 @both_caches
 def test_task_1_nothing_is_left_of_the_budget(lab, trie):
     scheduler = scheduler_of(lab, trie=trie)
@@ -393,14 +406,14 @@ def check_lists(scheduler: Any) -> None:
 @both_caches
 def test_task_2_requests_begin_in_order_until_the_budget_is_used_up(lab, trie):
     scheduler = scheduler_of(lab, trie=trie, seats=9)
-    for seed, length in enumerate([4, 1, 6, 5]):
+    for seed, length in enumerate([4, 1, 1, 6, 5]):
         wait(lab, scheduler, text(length, seed))
     check_equal(
         admit(scheduler, 8),
-        [(0, 4), (1, 1), (2, 3)],
-        name="who begins with how many tokens: prompts of 4, 1, 6 and 5, and 8 left of the budget",
+        [(0, 4), (1, 1), (2, 1), (3, 2)],
+        name="who begins with how many tokens: prompts of 4, 1, 1, 6 and 5, and 8 left of the budget",
         suspects={
-            "only requests whose whole prompt fits the budget begin": [(0, 4), (1, 1)],
+            "only requests whose whole prompt fits the budget begin": [(0, 4), (1, 1), (2, 1)],
             "only one request begins in a step": [(0, 4)],
         },
     )
@@ -472,6 +485,21 @@ def test_task_2_the_pages_that_running_requests_may_still_need_are_promised(lab,
                 (1, 5)
             ]
         },
+    )
+
+
+@pytest.mark.parametrize(("pages", "begins"), [(13, True), (12, False)])
+def test_task_2_the_promises_of_all_that_run_are_added_up(lab, pages, begins):
+    """A decode, half a prompt and a decode hold 2, 1 and 1 pages; they may need 4, 3 and 3."""
+    scheduler = scheduler_of(lab, pages=pages)
+    run(lab, scheduler, text(4), 4, 8, output=[7])
+    run(lab, scheduler, text(6, 1), 3, 4)
+    run(lab, scheduler, text(2, 2), 2, 8, output=[7])
+    wait(lab, scheduler, text(5, 3), 5)  # up to 3 pages
+    check_equal(
+        [rank for rank, _ in admit(scheduler)],
+        [3] if begins else [],
+        name=f"who begins with {pages - 4} pages free; 2 are promised to each of three that run, and 3 may be needed",
     )
 
 
@@ -968,7 +996,12 @@ def test_task_3_equal_requests_are_not_the_same(lab):
     scheduler = scheduler_of(lab)
     for _ in range(2):
         run(lab, scheduler, text(7), 4)
-    scheduler.remove({scheduler.running[0].request})
+    for _ in range(2):
+        wait(lab, scheduler, text(7))
+    scheduler.remove({scheduler.running[0].request, scheduler.waiting[1].request})
+    check_equal(
+        ranks(scheduler.waiting), [2], name="the requests that wait, of two with equal tokens, after one left"
+    )
     check_equal(
         ranks(scheduler.running), [1], name="the requests that run, of two with equal tokens, after one left"
     )
@@ -1185,6 +1218,20 @@ def test_task_4_a_sampler_that_fails_ends_its_request_alone(lab, trie, at):
     to_the_end(core)
     check_tokens([before, after], core.max_positions, "beside one whose sampler failed")
     check_equal([each.error for each in (before, after)], [None, None], name="the `error` of the two others")
+
+
+@pytest.mark.parametrize("kind", [KeyError, RuntimeError, ArithmeticError, StopIteration])
+def test_task_4_any_exception_of_a_sampler_ends_its_request_also_one_without_a_message(lab, kind):
+    core = engine_of(lab, budget=20)
+    bad, other = failing(lab, core, kind(), 1), push(lab, core, prompt_of(4), 6)
+    core.step()
+    core.step()
+    assert kind.__name__ in (bad.error or ""), (
+        f"the request's `error` should have the name of the exception, {kind.__name__}; it is {bad.error!r}"
+    )
+    check_equal(bad.num_generated, 1, name="the tokens of the request whose sampler failed at its second")
+    to_the_end(core)
+    check_tokens([other], core.max_positions, "beside one whose sampler failed")
 
 
 @both_caches
@@ -1460,30 +1507,28 @@ def chunk_of(lab: Any, prompt: list[int], pages: list[int], had: int, count: int
 def test_task_5_rows_are_padded_to_whole_pages(lab, P):
     for k in (1, 2):
         for count in sorted({k * P - 1, k * P, k * P + 1} - {0}):
-            plan = [
-                chunk_of(lab, text(count), list(range(1, 1 + pages_needed(count, P))), 0, count),
-                chunk_of(lab, [3], [50], 0, 1),
-            ]
+            pages = pages_needed(count, P)
+            plan = [chunk_of(lab, text(count), list(range(1, 1 + pages)), 0, count) for _ in range(3)]
             arguments, width = padded(lab, plan, P), pages_needed(count, P)
             shape = tuple(arguments.tokens.shape)
             check_equal(
                 shape,
-                (2, width * P),
-                name=f"the shape of `tokens`: chunks of {count} and 1 tokens, pages of {P}",
+                (3, width * P),
+                name=f"the shape of `tokens`: three chunks of {count} tokens, pages of {P}",
                 suspects={
-                    "rows are as long as the longest chunk, not padded to whole pages": (2, count),
-                    "a page too many where the longest chunk fills its pages": (2, (count // P + 1) * P),
+                    "rows are as long as the longest chunk, not padded to whole pages": (3, count),
+                    "a page too many where the longest chunk fills its pages": (3, (count // P + 1) * P),
                 },
             )
             shape = tuple(arguments.seq_block_ids.shape)
             check_equal(
-                shape, (2, width), name=f"the shape of `seq_block_ids`: {count} and 1 tokens, pages of {P}"
+                shape, (3, width), name=f"the shape of `seq_block_ids`: three chunks of {count} tokens"
             )
             check_equal(
-                arguments.computed, 2 * width * P, name="`computed`, the tokens that the model is run on"
+                arguments.computed, 3 * width * P, name="`computed`, the tokens that the model is run on"
             )
             check_equal(
-                arguments.in_vain, 2 * width * P - count - 1, name="`in_vain`, those of them that are padding"
+                arguments.in_vain, 3 * (width * P - count), name="`in_vain`, those of them that are padding"
             )
 
 

@@ -201,7 +201,7 @@ class Scheduler:
         """
         for each, had in self.had.items():
             self.cache.release(each.sequence, had)
-        for each in self.begun + self.waiting:
+        for each in self.begun + self.waiting:  # last: one that has lost its pages in this step waits, too
             self.cache.release(each.sequence)
         self.cache.withdraw()
         self.running = [each for each in self.running if each not in self.begun]

@@ -22,6 +22,7 @@ from coursekit.paths import Course
 
 # In the order in which they run: the quick ones first.
 GATES = ("lint", "agreement", "starter", "order", "mutants", "mlx", "reference")
+LONG = "long"  # runs alone, and only when it is asked for
 FAILED = 1
 WIDTH_OF_FILES = 140
 
@@ -60,12 +61,16 @@ def prove(
         bool,
         typer.Option("--messages", help="Also print what a learner with each mutant's mistake would read."),
     ] = False,
+    long: Annotated[
+        bool,
+        typer.Option("--long", help="Run a million random steps of Week 4's engine instead of the gates."),
+    ] = False,
 ) -> None:
     """Prove that reference, starter, tests, mutants and book agree: all gates, or those that you name.
 
     Gates: lint, agreement, starter, order, mutants, mlx, reference. Exit code 0 only when every gate that ran passed.
     """
-    gates = choose(only, leave_out)
+    gates = choose(only, leave_out, long)
     context = Context(Course.find(), _console(), workers or cores(), day, messages)
     if day is not None:
         _ = context.lessons  # a day that isn't there is the caller's mistake, not a gate's finding
@@ -76,13 +81,17 @@ def prove(
         raise typer.Exit(FAILED)
 
 
-def choose(only: str | None, leave_out: str | None) -> list[str]:
+def choose(only: str | None, leave_out: str | None, long: bool = False) -> list[str]:
     """The gates to run, in order.
 
     Raises:
-        CourseError: a name is no gate's, or none is left.
+        CourseError: a name is no gate's, or none is left; or others are named beside the long one.
     """
     wanted, unwanted = _names(only), _names(leave_out)
+    if long:
+        if wanted or unwanted:
+            raise CourseError("--long runs alone: leave out --only and --except")
+        return [LONG]
     for name in [*wanted, *unwanted]:
         if name not in GATES:
             raise CourseError(f"there is no gate {name!r}; there are: {', '.join(GATES)}")

@@ -94,8 +94,8 @@ class ExtendBatch(EngineCore):
 
         If planning or the model fails, everything is as it was before the step, apart from pages that were evicted,
         and requests that were preempted (Day 4.3).
-        If the sampler of a request fails with an Exception, this request alone ends: its ``error`` says why, and its
-        output is what it had.
+        If the sampler of a request fails with an Exception, this request alone ends: its ``error`` is the exception's
+        name and message, and its output is what it had.
 
         Returns:
             the requests of the plan, in its order, and those of them that have finished, or failed.
