@@ -132,7 +132,7 @@ def _explain_not_unheld(cache: Any, error: KeyError, method: str) -> None:
     """`unheld` is the only dictionary with nodes as its keys."""
     __tracebackhide__ = True
     node = error.args[0] if error.args else None
-    if hasattr(node, "page") and node not in cache.unheld:
+    if node is not None and hasattr(node, "page") and node not in cache.unheld:
         raise CheckFailed(
             f"`{method}` takes the node of page {node.page} out of `unheld`, where it isn't: "
             "a node that a sequence holds is not there"
