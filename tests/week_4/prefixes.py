@@ -181,11 +181,14 @@ def check_sound(cache: Any, sequences: Sequence[Any], when: str) -> None:
         raise CheckFailed(f"{when}, the books don't balance: {error}") from error
 
 
-def check_held(cache: Any, expected: dict[int, int], when: str) -> None:
+def check_held(
+    cache: Any, expected: dict[int, int], when: str, suspects: dict[str, dict[int, int]] | None = None
+) -> None:
     """These pages have so many references, and no other page has any."""
     __tracebackhide__ = True
     found = {page: count for page, count in enumerate(cache.allocator.references) if count}
-    check_equal(found, dict(sorted(expected.items())), name=f"the pages in use (page: references) {when}")
+    name = f"the pages in use (page: references) {when}"
+    check_equal(found, dict(sorted(expected.items())), name=name, suspects=suspects)
 
 
 def check_unheld(cache: Any, expected: Sequence[int], when: str, **suspects: Sequence[int]) -> None:

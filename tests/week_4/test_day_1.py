@@ -7,7 +7,6 @@ from functools import partial
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from week_3.decode_states import check_says
 from week_3.pages import pages_needed
 
 from coursekit import lab as door
@@ -26,7 +25,6 @@ from .prefixes import (
     compute,
     computed,
     cut,
-    fails,
     hold,
     pages_in,
     plant,
@@ -35,6 +33,16 @@ from .prefixes import (
     tree,
     tree_of,
     trie_of,
+)
+from .telling import (
+    acquire,
+    check_refused,
+    check_tip,
+    counts_too_early,
+    find,
+    more_tokens,
+    release,
+    withdraw_after_failure,
 )
 
 QUICK = settings(max_examples=100, deadline=None, derandomize=True, database=None, report_multiple_bugs=False)
@@ -61,10 +69,16 @@ def test_task_1_the_pages_that_are_lacking_at_page_edges(lab, P):
                 check_equal(
                     cache.lacking(sequence, count),
                     max(0, wanted - has),
-                    name=f"pages of {P} lacking for {count} more tokens, where {has} pages hold {length} tokens",
+                    name=f"pages of {P} lacking for {more_tokens(count)}, where {has} pages hold {length} tokens",
                     suspects={
                         "a negative number, where the pages have more room than is needed": wanted - has,
                         "the pages that the sequence has already are counted, too": wanted,
+                        "pages that the sequence has and its tokens don't need yet were not counted": (
+                            wanted - pages_needed(length, P)
+                        ),
+                        "a page too many, where the tokens end at a page's edge": max(
+                            0, (length + count) // P + 1 - has
+                        ),
                         "pages for the new tokens alone: the last page may have room for some of them": (
                             pages_needed(count, P)
                         ),
@@ -86,8 +100,8 @@ def test_task_1_a_sequence_gets_the_pages_that_it_lacks(lab, length, pages, coun
     cache = base_of(lab, 9)
     other, sequence = sequence_with(lab, cache, 1), sequence_with(lab, cache, length, pages)
     had = list(sequence.pages)
-    cache.acquire(sequence, count)
-    name = f"acquire for {count} more tokens, where {pages} pages of 3 held {length}"
+    name = f"acquire for {more_tokens(count)}, where {pages} pages of 3 held {length} tokens"
+    acquire(lab, cache, sequence, count, name)
     wanted = max(pages, pages_needed(length + count, 3))
     check_equal(len(sequence.pages), wanted, name=f"how many pages the sequence has after {name}")
     check_equal(sequence.pages[:pages], had, name=f"the pages that it had before {name}")
@@ -104,12 +118,11 @@ def test_task_1_too_few_pages_are_refused_and_nothing_changes(lab, length, count
     cache = base_of(lab, 1 + has + free + 1)
     other, sequence = sequence_with(lab, cache, 1), sequence_with(lab, cache, length)
     lacking, before = pages_needed(length + count, 3) - has, books(cache, [other, sequence])
-    name = f"acquire for {count} more tokens, where {has} pages of 3 hold {length} and {free} are free"
-    kind = lab.paged.allocator.OutOfPages
-    error = check_raises(kind, lambda: cache.acquire(sequence, count), name=name)
+    name = (
+        f"acquire for {more_tokens(count)}, where {has} pages of 3 hold {length} tokens and {free} are free"
+    )
+    check_refused(lab, cache, sequence, count, lacking, name)
     check_books(cache, [other, sequence], before, f"after the refused {name}")
-    check_says(error, lacking, f"how many pages the sequence lacks, {lacking}")
-    check_says(error, free, f"how many pages are available, {free}")
 
 
 @pytest.mark.parametrize(("length", "free"), [(0, 2), (4, 2), (6, 1), (5, 0)])
@@ -136,7 +149,7 @@ def test_task_1_both_caches_know_what_is_lacking(lab, cache_of):
 
 
 @pytest.mark.parametrize("reserved", [0, 1, 2])
-@pytest.mark.parametrize("keep", range(9))
+@pytest.mark.parametrize("keep", [4, 5, 7, 8, 1, 2, 0, 3, 6])
 def test_task_1_release_keeps_the_pages_of_the_first_tokens(lab, keep, reserved):
     cache = base_of(lab)
     other = sequence_with(lab, cache, 4)
@@ -144,10 +157,12 @@ def test_task_1_release_keeps_the_pages_of_the_first_tokens(lab, keep, reserved)
     left = sequence.pages[: pages_needed(keep, 3)]
     cache.release(sequence, keep)
     name = f"after release(keep={keep}) of 8 tokens in {3 + reserved} pages of 3"
-    partly = {
-        "the page that is kept in part was freed": sequence.pages[:0] if keep < 3 else left[: keep // 3]
-    }
-    check_equal(sequence.pages, left, name=f"the sequence's pages {name}", suspects=partly)
+    suspects = {"everything was given up, whatever is to be kept": list[int]()}
+    if keep > 3:
+        suspects["the page that is kept in part was freed"] = left[: keep // 3]
+    check_equal(
+        sequence.pages, left, name=f"the sequence's pages {name}", suspects={} if 0 < keep < 3 else suspects
+    )
     check_equal(sequence.length, keep, name=f"the sequence's length {name}")
     check_held(cache, dict.fromkeys([*other.pages, *left], 1), name)
     check_sound(cache, [other, sequence], name)
@@ -209,10 +224,13 @@ def test_task_2_at_least_one_token_is_left_to_compute(lab, P, k, edge):
     path = plant(lab, cache, known)
     sequence, length = sequence_with(lab, cache), k * P + edge
     pages = max(0, length - 1) // P
-    found = cache.match(sequence, known[:length])
+    one_page = find(cache, sequence_with(lab, cache), known[:P])
+    found = find(cache, sequence, known[:length])
     name = f"a prompt of {length} tokens, where the tree has its first {5 * P} in pages of {P}"
-    whole = {"the whole prompt was found: its last token must be computed": length // P * P}
-    check_equal(found, pages * P, name=f"tokens found of {name}", suspects=whole)
+    whole = "the whole prompt was found: its last token must be computed"
+    if one_page == 0:
+        whole = "the whole prompt was found (not so if it is one page): before each page, count those found so far"
+    check_equal(found, pages * P, name=f"tokens found of {name}", suspects={whole: length // P * P})
     check_equal(sequence.pages, pages_in(path[:pages]), name=f"the sequence's pages after match of {name}")
     check_equal(sequence.length, pages * P, name=f"the sequence's length after match of {name}")
 
@@ -223,7 +241,7 @@ def test_task_2_short_prompts_find_nothing(lab, length):
     plant(lab, cache, text(9))
     sequence = sequence_with(lab, cache)
     before = books(cache, [sequence])
-    check_equal(cache.match(sequence, text(length)), 0, name=f"tokens found of a prompt of {length}, P = 3")
+    check_equal(find(cache, sequence, text(length)), 0, name=f"tokens found of a prompt of {length}, P = 3")
     check_books(cache, [sequence], before, f"after match of a prompt of {length} tokens")
 
 
@@ -231,7 +249,7 @@ def test_task_2_an_empty_tree_has_nothing(lab):
     cache = trie_of(lab)
     sequence = sequence_with(lab, cache)
     before = books(cache, [sequence])
-    check_equal(cache.match(sequence, text(10)), 0, name="tokens found in an empty tree")
+    check_equal(find(cache, sequence, text(10)), 0, name="tokens found in an empty tree")
     check_books(cache, [sequence], before, "after match in an empty tree")
 
 
@@ -244,7 +262,7 @@ def test_task_2_a_page_is_found_only_with_all_its_tokens(lab):
         prompt[wrong] = 60
         sequence = sequence_with(lab, cache)
         name = f"tokens found of a prompt of 10 that differs at position {wrong}, P = 3"
-        check_equal(cache.match(sequence, prompt), wrong // 3 * 3, name=name)
+        check_equal(find(cache, sequence, prompt), wrong // 3 * 3, name=name)
         check_equal(len(sequence.pages), wrong // 3, name=f"how many pages the sequence has: {name}")
 
 
@@ -254,7 +272,7 @@ def test_task_2_the_tokens_of_a_page_count_in_their_order(lab):
     for prompt, found in (([3, 2, 1, 4, 5, 6, 7], 0), ([1, 2, 3, 5, 4, 6, 7], 3)):
         sequence = sequence_with(lab, cache)
         check_equal(
-            cache.match(sequence, prompt),
+            find(cache, sequence, prompt),
             found,
             name=f"tokens found of {prompt}, where the tree has {text(6)}",
         )
@@ -268,14 +286,14 @@ def test_task_2_a_page_is_found_only_behind_its_own_prefix(lab):
     for found, prompt in [*cases.items(), (3, one + four), (3, three + two), (0, four + two)]:
         sequence, prompt = sequence_with(lab, cache), [*prompt, 9]
         name = f"tokens found of {prompt}, where the tree has {one + two} and {three + four}"
-        check_equal(cache.match(sequence, prompt), found, name=name)
+        check_equal(find(cache, sequence, prompt), found, name=name)
 
 
 def test_task_2_tokens_that_repeat_are_found_page_by_page(lab):
     cache, one = trie_of(lab), text(3)
     a, b, _ = pages_in(plant(lab, cache, one * 3))
     sequence = sequence_with(lab, cache)
-    check_equal(cache.match(sequence, one * 2 + [1]), 6, name="tokens found of a text that repeats itself")
+    check_equal(find(cache, sequence, one * 2 + [1]), 6, name="tokens found of a text that repeats itself")
     check_equal(sequence.pages, [a, b], name="the pages of a text that repeats itself")
 
 
@@ -284,7 +302,7 @@ def test_task_2_the_branch_with_the_right_tokens_is_taken(lab):
     branches = [plant(lab, cache, start + text(6, seed=seed)) for seed in (1, 2, 3)]
     for seed, path in enumerate(branches, start=1):
         sequence = sequence_with(lab, cache)
-        found = cache.match(sequence, start + text(7, seed=seed))
+        found = find(cache, sequence, start + text(7, seed=seed))
         check_equal(found, 9, name=f"tokens found of the text of branch {seed}")
         check_equal(sequence.pages, pages_in(path), name=f"the pages of branch {seed}")
 
@@ -293,11 +311,18 @@ def test_task_2_a_reference_is_taken_to_each_page_at_once(lab):
     cache = trie_of(lab)
     a, b, c, d = (node.page for node in plant(lab, cache, text(12)))
     sequence = sequence_with(lab, cache)
-    cache.match(sequence, text(9))
+    find(cache, sequence, text(9))
     check_held(
-        cache, {a: 2, b: 2, c: 1, d: 1}, "after match found two of four pages: the tree's and the sequence's"
+        cache,
+        {a: 2, b: 2, c: 1, d: 1},
+        "after match found two of four pages: the tree's and the sequence's",
+        {
+            "the sequence took no reference": dict.fromkeys((a, b, c, d), 1),
+            "only the last page found got a reference": {a: 1, b: 2, c: 1, d: 1},
+            "with each page found, all pages of the sequence got a reference again": {a: 3, b: 2, c: 1, d: 1},
+        },
     )
-    check_equal(cache.tip(sequence).page, b, name="the last page on the sequence's path")
+    check_tip(cache, sequence, b, 0, "after match found two of four pages")
 
 
 def test_task_2_what_was_found_may_not_be_evicted(lab):
@@ -306,7 +331,7 @@ def test_task_2_what_was_found_may_not_be_evicted(lab):
     a, b, c, d = pages_in(plant(lab, cache, text(12)))
     check_unheld(cache, [y, x, d, c, b, a], "before match")
     sequence = sequence_with(lab, cache)
-    cache.match(sequence, text(9))
+    find(cache, sequence, text(9))
     check_unheld(
         cache,
         [y, x, d, c],
@@ -321,7 +346,7 @@ def test_task_2_each_sequence_takes_its_own_references(lab):
     a, b, c = pages_in(plant(lab, cache, text(9)))
     sequences = [sequence_with(lab, cache) for _ in range(3)]
     for sequence, length, found in zip(sequences, (10, 7, 9), (9, 6, 6), strict=True):
-        check_equal(cache.match(sequence, text(length)), found, name=f"tokens found of a prompt of {length}")
+        check_equal(find(cache, sequence, text(length)), found, name=f"tokens found of a prompt of {length}")
     check_held(cache, {a: 4, b: 4, c: 2}, "when three sequences have found 3, 2 and 2 pages")
     check_unheld(cache, [], "when three sequences hold all pages")
     check_sound(cache, sequences, "when three sequences hold the same path")
@@ -333,14 +358,17 @@ def test_task_2_a_half_computed_prompt_goes_on_behind_its_path(lab):
     a, b, c, d = pages_in(path)
     sequence = sequence_with(lab, cache)
     hold(cache, sequence, path[:2])
-    found = cache.match(sequence, text(14))
+    found = find(cache, sequence, text(14))
     name = "match of a prompt of 14 tokens, of which the sequence has 6 in two pages of the tree"
     again = {"the search began at the root again": [a, b, a, b, c, d]}
     check_equal(sequence.pages, [a, b, c, d], name=f"the sequence's pages after {name}", suspects=again)
     check_equal(sequence.length, 12, name=f"the sequence's length after {name}")
     suspects = {"all tokens that the sequence has now, not only those that were found": 12}
     check_equal(found, 6, name=f"what {name} gives", suspects=suspects)
-    check_held(cache, dict.fromkeys([a, b, c, d], 2), f"after {name}")
+    held = dict.fromkeys([a, b, c, d], 2)
+    again = {"the pages that the sequence had before got another reference": held | {a: 3, b: 3}}
+    check_held(cache, held, f"after {name}", again)
+    check_tip(cache, sequence, d, b, f"after {name}")
     check_sound(cache, [sequence], f"after {name}")
 
 
@@ -349,9 +377,9 @@ def test_task_2_what_was_found_once_is_not_found_again(lab, length):
     cache = trie_of(lab)
     plant(lab, cache, text(12))
     sequence = sequence_with(lab, cache)
-    cache.match(sequence, text(length))
+    find(cache, sequence, text(length))
     before = books(cache, [sequence])
-    check_equal(cache.match(sequence, text(length)), 0, name=f"what a second match of {length} tokens gives")
+    check_equal(find(cache, sequence, text(length)), 0, name=f"what a second match of {length} tokens gives")
     check_books(cache, [sequence], before, f"after a second match of {length} tokens")
 
 
@@ -359,9 +387,9 @@ def test_task_2_a_longer_text_finds_the_page_that_was_left(lab):
     cache = trie_of(lab)
     path = plant(lab, cache, text(6))
     sequence = sequence_with(lab, cache)
-    cache.match(sequence, text(6))
+    find(cache, sequence, text(6))
     check_equal(
-        cache.match(sequence, text(7)), 3, name="tokens found when the text has grown from 6 to 7 tokens"
+        find(cache, sequence, text(7)), 3, name="tokens found when the text has grown from 6 to 7 tokens"
     )
     check_equal(sequence.pages, pages_in(path), name="the sequence's pages when the text has grown")
 
@@ -384,20 +412,46 @@ def test_task_2_a_sequence_with_a_page_behind_its_path_finds_nothing(lab, depth,
     compute(sequence, tokens, pages)
     before = books(cache, [sequence])
     name = f"match of a sequence that has {own} behind {depth} pages of the tree"
-    check_equal(cache.match(sequence, text(12)), 0, name=f"what {name} gives")
+    check_equal(find(cache, sequence, text(12)), 0, name=f"what {name} gives")
+    check_books(cache, [sequence], before, f"after {name}")
+
+
+@pytest.mark.parametrize("length", [0, 2, 3, 5])
+def test_task_2_a_sequence_whose_step_is_planned_finds_nothing(lab, length):
+    """Its pages are published, and the model hasn't run: its length ends before its path does."""
+    cache = trie_of(lab)
+    path = plant(lab, cache, text(12))
+    sequence = sequence_with(lab, cache)
+    hold(cache, sequence, path[:2])
+    sequence.length, cache.planned = length, path[1:2] if length >= 3 else path[:2]
+    before = books(cache, [sequence])
+    name = f"match of a sequence that has {length} tokens and has published two pages of 3 for this step"
+    planned = "pages that the sequence published itself count as found: its length says what it has"
+    check_equal(
+        find(cache, sequence, text(14)),
+        0,
+        name=f"what {name} gives",
+        suspects={planned: 12 - length},
+    )
     check_books(cache, [sequence], before, f"after {name}")
 
 
 def test_task_2_pages_that_were_planned_in_this_step_are_found(lab):
     cache = trie_of(lab)
     path = plant(lab, cache, text(9))
+    check_equal(find(cache, sequence_with(lab, cache), text(10)), 9, name="tokens found when none is planned")
     publisher, sequence = sequence_with(lab, cache), sequence_with(lab, cache)
     hold(cache, publisher, path)
     cache.planned += path[1:]
     check_equal(
-        cache.match(sequence, text(10)), 9, name="tokens found, two of three pages planned in this step"
+        find(cache, sequence, text(10)),
+        9,
+        name="tokens found, two of three pages planned in this step",
+        suspects={
+            "pages of this step count, too: each layer writes the keys of the whole step before it reads any": 3
+        },
     )
-    check_held(cache, dict.fromkeys(pages_in(path), 3), "after match found planned pages")
+    check_held(cache, dict.fromkeys(pages_in(path), 4), "after match found planned pages")
     check_equal(pages_in(cache.planned), pages_in(path[1:]), name="the pages in `planned` after match")
 
 
@@ -406,7 +460,7 @@ def test_task_2_the_tokens_may_be_a_list_or_a_tuple_and_stay_the_callers(lab, ki
     cache = trie_of(lab)
     plant(lab, cache, text(9))
     sequence, prompt = sequence_with(lab, cache), kind(text(8))
-    check_equal(cache.match(sequence, prompt), 6, name=f"tokens found of a {kind.__name__}")
+    check_equal(find(cache, sequence, prompt), 6, name=f"tokens found of a {kind.__name__}")
     check_equal(prompt, kind(text(8)), name=f"the {kind.__name__} of tokens after match")
 
 
@@ -414,7 +468,7 @@ def test_task_2_no_page_is_taken_and_no_node_is_added_or_lost(lab):
     cache = trie_of(lab)
     plant(lab, cache, text(9))
     known, free = tree(cache), list(cache.allocator.free_pages)
-    cache.match(sequence_with(lab, cache), text(6) + text(6, seed=1))
+    find(cache, sequence_with(lab, cache), text(6) + text(6, seed=1))
     check_equal(tree(cache), known, name="the tree after match")
     check_equal(cache.allocator.free_pages, free, name="the free pages after match")
 
@@ -454,6 +508,7 @@ def test_task_3_only_pages_that_will_be_full_are_published(lab, P, k, edge):
     rest = dict.fromkeys(sequence.pages[len(full) :], 1)
     check_held(cache, dict.fromkeys(full, 2) | rest, f"{name}: the sequence's, and the tree's")
     check_equal(sequence.length, 0, name=f"the sequence's length {name}: nothing is computed yet")
+    check_tip(cache, sequence, full[-1] if full else 0, 0, name)
     cache.commit()
     compute(sequence, stop, 0)
     check_sound(cache, [sequence], f"{name}, and the step")
@@ -462,12 +517,23 @@ def test_task_3_only_pages_that_will_be_full_are_published(lab, P, k, edge):
 def test_task_3_chunk_by_chunk_each_page_is_published_once(lab):
     cache, token_ids = trie_of(lab), text(14)
     sequence = sequence_with(lab, cache)
-    for start, stop, planned in ((0, 2, 0), (2, 4, 1), (4, 5, 0), (5, 11, 2), (11, 12, 1), (12, 14, 0)):
+    for start, stop, planned in ((0, 4, 1), (4, 5, 0), (5, 11, 2), (11, 12, 1), (12, 14, 0)):
         compute(sequence, 0, pages_needed(stop, 3) - len(sequence.pages))
         cache.publish(sequence, token_ids, stop)
         name = f"after publish of the chunk from token {start} to {stop}, P = 3"
         full = stop // 3
-        check_equal(pages_in(cache.planned), sequence.pages[full - planned : full], name=f"`planned` {name}")
+        new = range(full - planned, full)
+        by_start = [sequence.pages[n] for n in new if n * 3 >= start]
+        check_equal(
+            pages_in(cache.planned),
+            [sequence.pages[n] for n in new],
+            name=f"`planned` {name}",
+            suspects={
+                "a page that the step fills to its end is planned, even if it begins before the step": by_start
+            }
+            if by_start
+            else {},
+        )
         check_equal(
             tree(cache), tree_of((token_ids, sequence.pages[:full])), name=f"the tree (tokens: page) {name}"
         )
@@ -501,7 +567,7 @@ def test_task_3_pages_are_published_behind_the_path_that_was_found(lab):
     check_held(
         cache, dict.fromkeys(sequence.pages[:3], 2) | {sequence.pages[3]: 1}, "after publish behind a path"
     )
-    check_equal(cache.tip(sequence).page, sequence.pages[2], name="the last page on the sequence's path")
+    check_tip(cache, sequence, sequence.pages[2], sequence.pages[1], "after publish behind a path")
 
 
 def test_task_3_generated_tokens_are_published_like_those_of_the_prompt(lab):
@@ -621,11 +687,34 @@ def test_task_3_a_step_that_failed_leaves_nothing_in_the_tree(lab):
     before, sequence = books(cache), sequence_with(lab, cache)
     compute(sequence, 0, 4)
     cache.publish(sequence, text(11), 11)
-    fails(cache, {sequence: 0})
+    withdraw_after_failure(cache, {sequence: 0})
     check_books(
         cache, [], before, "after a step that failed, its only sequence released and `withdraw` called"
     )
     check_sound(cache, [sequence], "after withdraw")
+
+
+def test_task_3_a_page_that_a_sequence_keeps_is_its_own_again(lab):
+    cache = trie_of(lab)
+    sequence = sequence_with(lab, cache, 4)
+    cache.publish(sequence, text(8), 3)
+    cache.commit()
+    before = books(cache, [sequence])
+    compute(sequence, 0, 2)
+    pages, name = list(sequence.pages), "after a step from token 4 to 12 failed (P = 3)"
+    cache.publish(sequence, text(12), 12)
+    withdraw_after_failure(cache, {sequence: 4})
+    check_equal(
+        tree(cache),
+        tree_of((text(3), pages[:1])),
+        name=f"the tree (tokens: page) {name}: page {pages[1]} has token 3 in it, and its sequence keeps it",
+        suspects={
+            "a planned node that isn't in `unheld`, because its sequence keeps the page, leaves the tree, too": (
+                tree_of((text(6), pages[:2]))
+            )
+        },
+    )
+    check_books(cache, [sequence], before, name)
 
 
 def test_task_3_the_earlier_pages_of_a_sequence_stay_when_its_step_fails(lab):
@@ -637,7 +726,7 @@ def test_task_3_the_earlier_pages_of_a_sequence_stay_when_its_step_fails(lab):
     before = books(cache, [sequence])
     compute(sequence, 0, 1)
     cache.publish(sequence, text(12), 12)
-    fails(cache, {sequence: 7})
+    withdraw_after_failure(cache, {sequence: 7})
     check_books(cache, [sequence], before, "after a step from token 7 to 12 failed (P = 3)")
     check_sound(cache, [sequence], "after withdraw")
     compute(sequence, 0, 1)
@@ -662,7 +751,7 @@ def test_task_3_planned_pages_that_another_sequence_found_are_taken_back(lab, pu
     compute(second, 0, 2)
     cache.publish(second, text(6) + text(4, seed=2), 10)
     sequences = [first, second] if publisher_first else [second, first]
-    fails(cache, dict.fromkeys(sequences, 0))
+    withdraw_after_failure(cache, dict.fromkeys(sequences, 0))
     check_books(
         cache,
         [first, second],
@@ -672,20 +761,6 @@ def test_task_3_planned_pages_that_another_sequence_found_are_taken_back(lab, pu
     check_sound(cache, [first, second], "after withdraw")
 
 
-def test_task_3_a_page_that_a_sequence_keeps_is_its_own_again(lab):
-    cache = trie_of(lab)
-    sequence = sequence_with(lab, cache, 4)
-    cache.publish(sequence, text(8), 3)
-    cache.commit()
-    before = books(cache, [sequence])
-    compute(sequence, 0, 1)
-    cache.publish(sequence, text(8), 8)
-    fails(cache, {sequence: 4})
-    check_books(
-        cache, [sequence], before, "after a step from token 4 to 8 failed (P = 3): page 2 has token 3 in it"
-    )
-
-
 def test_task_3_a_page_of_an_earlier_step_that_was_published_late_stays(lab):
     cache = trie_of(lab)
     (theirs,) = plant(lab, cache, text(3))
@@ -693,7 +768,7 @@ def test_task_3_a_page_of_an_earlier_step_that_was_published_late_stays(lab):
     cut(cache, theirs)
     compute(sequence, 0, 1)
     cache.publish(sequence, text(9), 9)
-    fails(cache, {sequence: 6})
+    withdraw_after_failure(cache, {sequence: 6})
     check_equal(
         tree(cache),
         tree_of((text(6), sequence.pages)),
@@ -724,7 +799,7 @@ def test_task_3_pages_are_taken_back_once(lab):
     cache = trie_of(lab)
     sequence = sequence_with(lab, cache, 0, 2)
     cache.publish(sequence, text(6), 6)
-    fails(cache, {sequence: 0})
+    withdraw_after_failure(cache, {sequence: 0})
     before = books(cache, [sequence])
     cache.withdraw()
     check_books(cache, [sequence], before, "after a second withdraw")
@@ -739,7 +814,7 @@ def test_task_3_other_pages_may_be_evicted_in_the_order_that_they_had(lab):
     hold(cache, sequence, path)
     compute(sequence, 0, 2)
     cache.publish(sequence, text(12), 12)
-    fails(cache, {sequence: 0})
+    withdraw_after_failure(cache, {sequence: 0})
     check_unheld(cache, [y, x, path[1].page, path[0].page], "after a step that failed")
 
 
@@ -774,18 +849,23 @@ def test_task_4_free_pages_and_pages_that_no_sequence_holds_are_available(lab, h
     )
 
 
-@pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 6, 7])
+@pytest.mark.parametrize("length", [3, 4, 5, 6, 7, 1, 2])
 def test_task_4_full_pages_stay_in_the_tree_after_release(lab, length):
     cache = trie_of(lab)
     sequence = computed(lab, cache, text(length))
     full, free = sequence.pages[: length // 3], len(cache.allocator.free_pages)
-    cache.release(sequence)
+    release(cache, sequence)
     name = f"after release of {length} tokens in pages of 3"
     check_equal(tree(cache), tree_of((text(length), full)), name=f"the tree (tokens: page) {name}")
     check_held(cache, dict.fromkeys(full, 1), name)
     part = int(length % 3 > 0)
     check_equal(len(cache.allocator.free_pages), free + part, name=f"how many pages are free {name}")
-    check_unheld(cache, full[::-1], name, the_beginning_of_the_path_would_be_evicted_before_its_end=full)
+    early = {}
+    if not cache.unheld and counts_too_early(lab):
+        early["references were counted before the sequence gave up its own"] = list[int]()
+    suspects = {"the beginning of the path would be evicted before its end": full} | early
+    check_unheld(cache, full[::-1], name, **suspects)
+    check_tip(cache, sequence, 0, full[-1] if full else 0, name)
     check_equal((sequence.pages, sequence.length), ([], 0), name=f"the sequence's pages and length {name}")
     check_sound(cache, [sequence], name)
 
@@ -796,7 +876,7 @@ def test_task_4_pages_that_another_sequence_holds_are_not_to_be_evicted(lab):
     second = computed(lab, cache, text(6) + text(5, seed=1))
     a, b, c = first.pages
     d = second.pages[2]
-    cache.release(first)
+    release(cache, first)
     check_unheld(
         cache,
         [c],
@@ -807,18 +887,18 @@ def test_task_4_pages_that_another_sequence_holds_are_not_to_be_evicted(lab):
         cache, {a: 2, b: 2, c: 1, d: 2, second.pages[3]: 1}, "after the first of two sequences was released"
     )
     check_sound(cache, [first, second], "after the first of two sequences was released")
-    cache.release(second)
+    release(cache, second)
     check_unheld(cache, [c, d, b, a], "after the second was released, too")
     check_sound(cache, [first, second], "after the second was released, too")
 
 
 def test_task_4_a_request_that_begins_alike_finds_what_was_released(lab):
     cache = trie_of(lab)
-    cache.release(computed(lab, cache, text(8)))
+    release(cache, computed(lab, cache, text(8)))
     sequence = sequence_with(lab, cache)
     check_equal(cache.match(sequence, text(8)), 6, name="tokens found after their request had ended")
     check_unheld(cache, [], "while the pages are held again")
-    cache.release(sequence)
+    release(cache, sequence)
     check_sound(cache, [sequence], "after the second release")
 
 
@@ -828,7 +908,7 @@ def test_task_4_own_pages_of_a_sequence_are_freed(lab):
     sequence = sequence_with(lab, cache, 3)
     compute(sequence, 5)
     cache.publish(sequence, text(8), 8)
-    cache.release(sequence)
+    release(cache, sequence)
     check_held(cache, {theirs.page: 1}, "after release of a sequence none of whose pages was in the tree")
     check_unheld(cache, [theirs.page], "after release of a sequence none of whose pages was in the tree")
 
@@ -842,7 +922,7 @@ def test_task_4_what_is_kept_stays_on_the_path(lab, keep):
     hold(cache, sequence, path[: keep // 3])
     cache.match(sequence, text(10))
     compute(sequence, 0, 1)
-    cache.release(sequence, keep)
+    release(cache, sequence, keep)
     pages, name = pages_in(path), f"after release(keep={keep}) of 9 tokens in pages of the tree"
     check_equal(sequence.pages, pages[: keep // 3], name=f"the sequence's pages {name}")
     check_equal(sequence.length, keep, name=f"the sequence's length {name}")
@@ -853,12 +933,31 @@ def test_task_4_what_is_kept_stays_on_the_path(lab, keep):
     check_sound(cache, [sequence], f"{name} and another match")
 
 
+@pytest.mark.parametrize("keep", [4, 5])
+def test_task_4_a_page_that_is_kept_in_part_leaves_the_path(lab, keep):
+    """It was filled and published in the step that failed; before it the sequence had `keep` tokens."""
+    cache = trie_of(lab)
+    sequence = computed(lab, cache, text(keep))
+    compute(sequence, 0, 1)
+    a, b, c = sequence.pages
+    cache.publish(sequence, text(9), 9)
+    release(cache, sequence, keep)
+    name = f"after release(keep={keep}) of 9 tokens in pages of 3"
+    check_equal(sequence.pages, [a, b], name=f"the sequence's pages {name}")
+    check_tip(cache, sequence, a, c, name, {"the page that is kept in part stays on the path": b})
+    check_unheld(cache, [c], name)
+    check_held(cache, {a: 2, b: 2, c: 1}, name)
+    cache.withdraw()
+    check_held(cache, {a: 2, b: 1}, f"{name} and withdraw")
+    check_sound(cache, [sequence], f"{name} and withdraw")
+
+
 def test_task_4_a_sequence_may_be_released_twice_and_used_again(lab):
     cache = trie_of(lab)
     other, sequence = computed(lab, cache, text(6)), computed(lab, cache, text(8))
-    cache.release(sequence)
+    release(cache, sequence)
     before = books(cache, [other, sequence])
-    cache.release(sequence)
+    release(cache, sequence)
     check_books(cache, [other, sequence], before, "after a second release")
     check_equal(cache.tips.get(sequence), None, name="what `tips` knows of a sequence without pages")
     check_equal(cache.match(sequence, text(5)), 3, name="tokens found by a sequence that was released")
@@ -870,19 +969,20 @@ def test_task_4_an_empty_sequence_may_be_released(lab):
     plant(lab, cache, text(6))
     sequence = sequence_with(lab, cache)
     before = books(cache, [sequence])
-    cache.release(sequence)
+    release(cache, sequence)
     check_books(cache, [sequence], before, "after release of a sequence without pages")
 
 
-def test_task_4_the_least_recently_used_leaf_is_evicted_first(lab):
+@pytest.mark.parametrize("length", [3, 6])
+def test_task_4_the_least_recently_used_leaf_is_evicted_first(lab, length):
     cache = trie_of(lab)
-    sequences = [computed(lab, cache, text(6, seed=seed)) for seed in (1, 2, 3)]
+    sequences = [computed(lab, cache, text(length, seed=seed)) for seed in (1, 2, 3)]
     pages = [list(sequence.pages) for sequence in sequences]
     for number in (1, 0, 2):
-        cache.release(sequences[number])
+        release(cache, sequences[number])
     again = sequence_with(lab, cache)
-    cache.match(again, text(7, seed=2))
-    cache.release(again)
+    cache.match(again, text(length + 1, seed=2))
+    release(cache, again)
     order = [page for number in (0, 2, 1) for page in pages[number][::-1]]
     for count, page in enumerate(order, start=1):
         before = set(tree(cache).values())
@@ -891,10 +991,7 @@ def test_task_4_the_least_recently_used_leaf_is_evicted_first(lab):
             sorted(before - set(tree(cache).values())),
             [page],
             name=f"the page that was evicted as number {count}; least recently used first: {order}",
-            suspects={
-                "the most recently used was evicted": [order[-1]],
-                "the most recently used was evicted, with all behind it": sorted(order[-2:]),
-            },
+            suspects={"the most recently used was evicted": [order[-1]]} if count == 1 else {},
         )
         check_equal(cache.evicted, count, name="how many pages were evicted so far (`evicted`)")
         check_sound(cache, [*sequences, again], f"after {count} pages were evicted")
@@ -907,8 +1004,8 @@ def test_task_4_a_page_is_evicted_after_the_pages_that_continue_it(lab):
     second = computed(lab, cache, start + text(6, seed=2))
     a, b = first.pages
     _, c, d = second.pages
-    cache.release(second)
-    cache.release(first)
+    release(cache, second)
+    release(cache, first)
     check_unheld(cache, [d, c, b, a], "after release of two branches")
     cache.evict(3)
     check_equal(tree(cache), {"1 2 3": a}, name="the tree (tokens: page) after 3 of 4 were evicted")
@@ -984,7 +1081,7 @@ def test_task_4_pages_that_the_sequence_has_are_not_lacking(lab):
     for count in (0, 1, 2):
         cache.acquire(sequence, count)
         check_equal(
-            tree(cache), before, name=f"the tree after acquire of {count} more tokens behind 4, P = 3"
+            tree(cache), before, name=f"the tree after acquire of {more_tokens(count)} behind 4, P = 3"
         )
     check_equal(len(sequence.pages), 2, name="how many pages the sequence has")
     cache.acquire(sequence, 3)
@@ -999,11 +1096,8 @@ def test_task_4_too_few_pages_are_refused_and_nothing_is_evicted(lab, held, cach
     sequences = [holder, sequence]
     lacking, before = cached + free + 1, books(cache, sequences)
     name = f"acquire of {lacking} pages where {free} are free, {cached} may be evicted and {held} are held"
-    kind = lab.paged.allocator.OutOfPages
-    error = check_raises(kind, lambda: cache.acquire(sequence, 3 * lacking + 2), name=name)
+    check_refused(lab, cache, sequence, 3 * lacking + 2, lacking, name)
     check_books(cache, sequences, before, f"after the refused {name}")
-    check_says(error, lacking, f"how many pages the sequence lacks, {lacking}")
-    check_says(error, cached + free, f"how many pages are available, {cached + free}")
     cache.acquire(sequence, 3 * lacking - 1)
     check_equal(len(sequence.pages), lacking, name="how many pages it has after acquire of one page less")
     check_sound(cache, sequences, "after acquire of one page less")
@@ -1052,7 +1146,7 @@ def test_task_4_after_a_failed_step_nothing_is_left_of_it(lab):
     cache.acquire(second, 2)
     cache.publish(second, text(8), 8)
     for sequence, keep in ((first, 4), (second, 0)):
-        cache.release(sequence, keep)
+        release(cache, sequence, keep)
     cache.withdraw()
     check_books(cache, [first, second], before, "after a step that failed: released, and withdrawn")
     check_sound(cache, [first, second], "after a step that failed")

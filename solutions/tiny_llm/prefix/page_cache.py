@@ -15,7 +15,7 @@ class BasePageCache:
 
     A step uses it in this order, for each sequence that takes part: :meth:`match`, :meth:`acquire`, :meth:`publish`.
     Then the model runs. Then comes :meth:`commit`; or, if the model failed, :meth:`release` for each of these
-    sequences, back to the tokens that it had, and :meth:`withdraw`. A sequence that has ended is released.
+    sequences, back to what it had before the step, and :meth:`withdraw`. A sequence that has ended is released.
 
     All pages of its sequences come and go through the cache alone; others may use the allocator, too.
     """
@@ -61,8 +61,8 @@ class BasePageCache:
         """Give a sequence the pages that it lacks for ``count`` more tokens: all of them or none.
 
         Raises:
-            OutOfPages: fewer pages are available; the message says how many it lacks and how many are available.
-                Nothing has changed.
+            OutOfPages: fewer pages are available: the error of :meth:`require_available`, whose message says how many
+                it lacks and how many are available. Nothing has changed.
         """
         self.require_available(self.lacking(sequence, count))
         sequence.reserve(count)
@@ -128,4 +128,4 @@ class BasePageCache:
             OutOfPages: fewer than ``count`` are available.
         """
         if count > self.available:
-            raise OutOfPages(f"{count} pages are lacking, {self.available} are available")
+            raise OutOfPages(f"pages lacking: {count}, available: {self.available}")

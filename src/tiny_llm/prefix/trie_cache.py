@@ -32,7 +32,7 @@ class TrieCache(BasePageCache):
     The path from the root to a node spells the tokens of a prefix, a page per node. The tree has one reference to
     the page of each node; each sequence that holds the page has another. A sequence holds a path: if it holds a node,
     it holds all its ancestors. So a node that no sequence holds has no descendant that is held, and may be evicted
-    after its descendants.
+    after its descendants. No search is needed for the next one: the front of ``unheld`` always is a leaf.
 
     Source: RadixAttention (Zheng et al. 2024, arXiv 2312.07104), with whole pages.
     """
@@ -70,6 +70,8 @@ class TrieCache(BasePageCache):
         published in this step is found, too: each layer writes the keys of the whole step before it reads any.
 
         A sequence that has a page behind its path, full or not, finds nothing: what it has computed itself it keeps.
+        Nor does one whose path has pages that it has published in this step: its length ends before them. The path
+        ends at the last page found (:meth:`_move`).
 
         Args:
             sequence: the sequence. The search begins behind its path, so that a prompt that is half computed may
@@ -87,8 +89,8 @@ class TrieCache(BasePageCache):
         Free pages come first. Only what they lack is evicted.
 
         Raises:
-            OutOfPages: fewer pages are available; the message says how many it lacks and how many are available.
-                Nothing has changed.
+            OutOfPages: fewer pages are available: the error of :meth:`require_available`, whose message says how many
+                it lacks and how many are available. Nothing has changed.
         """
         raise NotImplementedError("Week 4 Day 1 Task 4: Release and evict")
 
@@ -109,6 +111,7 @@ class TrieCache(BasePageCache):
         """Give up a sequence's pages, all but those of its first ``keep`` tokens; so many tokens are left in it.
 
         Pages of the tree stay there, as the most recently used: the end of the path is evicted before its beginning.
+        The path keeps only pages that end at ``keep`` or before it; a page kept in part is the sequence's own again.
 
         Args:
             sequence: the sequence.
@@ -118,7 +121,9 @@ class TrieCache(BasePageCache):
         raise NotImplementedError("Week 4 Day 1 Task 4: Release and evict")
 
     def evict(self, count: int) -> None:
-        """Free the pages of ``count`` nodes that no sequence holds: of the leaves the least recently used, each time.
+        """Free the pages of ``count`` nodes that no sequence holds: each time the first of ``unheld``.
+
+        It always is a leaf, and of the leaves that no sequence holds the least recently used.
 
         Args:
             count: at most as many as there are such nodes; nothing happens if it is below 1.
@@ -152,8 +157,14 @@ class TrieCache(BasePageCache):
             self.tips[sequence] = node
 
     def _cut(self, node: Node) -> None:
-        """Take a leaf out of the tree, and give up the tree's reference to its page (given code)."""
+        """Take a leaf out of the tree, and give up the tree's reference to its page (given code).
+
+        Raises:
+            RuntimeError: it is no leaf; nothing has changed.
+        """
         assert node.parent is not None, "the root has no page"
+        if node.children:
+            raise RuntimeError(f"page {node.page} has children in the tree: cut them first")
         del node.parent.children[node.key]
         self.allocator.free([node.page])
 
