@@ -10,6 +10,7 @@ from typing import Any
 from week_3.pages import allocator_of, pages_needed
 
 from coursekit.check import CheckFailed, check_equal
+from coursekit.checking.wording import plural
 
 CACHES = ("base", "trie")
 
@@ -117,7 +118,7 @@ def name(standing: Any) -> str | None:
     if standing is None:
         return None
     if not hasattr(standing, "request"):
-        raise CheckFailed(f"a Standing expected, or None; {standing!r} found")
+        raise CheckFailed(f"a Standing expected, or None; a value of type {type(standing).__name__} found")
     called: str = standing.request.client
     return called
 
@@ -130,7 +131,9 @@ def preempted(scheduler: Any) -> list[str]:
     """Which requests `preempted` lists, by name."""
     for each in scheduler.preempted:
         if not hasattr(each, "client"):
-            raise CheckFailed(f"`preempted` should list requests; it holds {type(each).__name__} {each!r}")
+            raise CheckFailed(
+                f"`preempted` should list requests; it holds a value of type {type(each).__name__}"
+            )
     return [each.client for each in scheduler.preempted]
 
 
@@ -160,13 +163,30 @@ def check_unchanged(scheduler: Any, before: dict[str, Any], when: str) -> None:
         check_equal(after[what], value, name=f"{what}, {when}")
 
 
+def check_lost(scheduler: Any, when: str) -> None:
+    """Each request that `preempted` names has left `running`, waits, and has no pages."""
+    __tracebackhide__ = True
+    for called in preempted(scheduler):
+        if called in names(scheduler.running):
+            raise CheckFailed(f"{when}: {called} was preempted, and is still in `running`")
+        if called not in names(scheduler.waiting):
+            raise CheckFailed(f"{when}: {called} was preempted, and is not in `waiting`")
+    for each in scheduler.waiting:
+        if each.sequence.pages:
+            raise CheckFailed(
+                f"{when}: {name(each)} was preempted, and still has the pages {each.sequence.pages}: the page cache "
+                "has to release all of them"
+            )
+
+
 def check_books(scheduler: Any, when: str) -> None:
     """The pages are where the requests that run say; the others have none."""
     __tracebackhide__ = True
     for each in scheduler.waiting:
         if each.sequence.pages or each.sequence.length:
             raise CheckFailed(
-                f"{when}, a request waits and has {each.sequence.length} tokens in the pages {each.sequence.pages}"
+                f"{when}, {f'request {called}' if (called := name(each)) else 'a request'} waits and has "
+                f"{plural(each.sequence.length, 'token')} in the pages {each.sequence.pages}"
             )
     sequences = [each.sequence for each in scheduler.running]
     try:

@@ -10,6 +10,7 @@ import numpy as np
 from week_2.reading_model import V, alone, best, fingerprints, scores_after
 
 from coursekit.check import CheckFailed, check_equal
+from coursekit.checking.wording import plural
 
 from .preempting import check_books, scheduler_of
 
@@ -119,7 +120,8 @@ class ShortOfPages:
         while self.core.requests:
             if self.steps - first >= most:
                 raise CheckFailed(
-                    f"after {most} steps these requests have not ended: {self._state()}. They had to end long before"
+                    f"after {plural(most, 'step')} these requests have not ended: {self._state()}. They had to end "
+                    "long before"
                 )
             self.step()
         free = self.scheduler.cache.allocator.num_pages - 1
@@ -140,9 +142,13 @@ class ShortOfPages:
         check_equal(
             request.output,
             self.wanted[request],
-            name=f"the output of a request with a prompt of {request.prompt_len} tokens that was preempted {times} "
-            "times (expected: what it gets alone)",
+            name=f"the output of a request with a prompt of {plural(request.prompt_len, 'token')} that was preempted "
+            f"{plural(times, 'time')} (expected: what it gets alone)",
         )
+
+    def times(self) -> dict[str, int]:
+        """How often each request was preempted, by its client: for requests of different clients."""
+        return {request.client: count for request, count in self.preempted.items()}
 
     def _state(self) -> str:
         told = []
@@ -150,6 +156,6 @@ class ShortOfPages:
             request = each.request
             told.append(
                 f"number {each.rank} ({request.num_generated} of {request.max_tokens} tokens, level {each.level}, "
-                f"preempted {self.preempted.get(request, 0)} times)"
+                f"preempted {plural(self.preempted.get(request, 0), 'time')})"
             )
         return ", ".join(told[:5]) + (" …" if len(told) > 5 else "")

@@ -20,19 +20,19 @@ class VirtualTokens:
 
     def __init__(self) -> None:
         """Start without clients."""
-        self.served: dict[
-            str, int
-        ] = {}  # the counter of each client that is here, and of those worth remembering
+        # The counter of each client that is here, and of those worth remembering.
+        self.served: dict[str, int] = {}
         self.floor = 0  # no client that arrives starts below this
 
     def arrive(self, client: str, present: Collection[str]) -> None:
         """Note that a client comes with its first request; one that is present already is left as it is.
 
         Its counter is the one that it left with, but at least that of the least served client that is present. If no
-        client is present, it is at least that of the client that left last.
+        client is present, it is at least that of the client that left last. Counters of other clients that are not
+        present are forgotten where they are not above this least.
 
         Args:
-            client: who comes.
+            client: the client that comes.
             present: the clients that have requests here, before this one.
         """
         if client in present:

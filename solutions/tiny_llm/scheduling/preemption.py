@@ -104,7 +104,8 @@ class PreemptiveScheduler(Scheduler):
     def take_pages(self, running: Standing, count: int) -> int:
         """Take the pages for some tokens of a request, or for as many of them as there are pages.
 
-        Only where there is no page even for one token, others are preempted, one by one.
+        Only where there is no page even for one token, another request is preempted. One is enough: releasing a
+        victim frees a page, and that is room for a token at least.
 
         Args:
             running: the request.
@@ -113,7 +114,7 @@ class PreemptiveScheduler(Scheduler):
         Returns:
             how many tokens it has pages for now; 0 if there are none, and no request to take them from.
         """
-        while self.room(running) < 1:
+        if self.room(running) < 1:
             victim = self.victim(running)
             if victim is None:
                 return 0
@@ -131,7 +132,8 @@ class PreemptiveScheduler(Scheduler):
         """Which request is to lose its pages, so that another one can go on. It changes nothing.
 
         The one that stands lowest: of the lowest level the one that came last. It must stand below the request that
-        goes on, and not be in this step already; and releasing it must free a page.
+        goes on, which can't be its own victim, and not be in this step already (``planned`` lists the chunks of the
+        step); and releasing it must free a page.
 
         Args:
             running: the request that goes on.
@@ -152,8 +154,9 @@ class PreemptiveScheduler(Scheduler):
     def preempt(self, victim: Standing) -> None:
         """Take all pages from a request that runs: it waits again, and will resume where the page cache still can.
 
-        Its full pages are published already. Its tokens, its sampler and its level stay. It stays preempted if the
-        step fails.
+        Its full pages are published already. Its tokens, its sampler, ``level``, ``rank``, ``waited`` and ``charged``
+        stay as they are. ``preempted`` lists its request, ``preemptions`` counts it, and it ``resumes`` from now on.
+        It stays preempted if the step fails.
         """
         self.cache.release(victim.sequence)
         self.running.remove(victim)
@@ -167,7 +170,8 @@ class PreemptiveScheduler(Scheduler):
 
         Which one is next, :meth:`turn` says. It begins when there are pages for all its tokens, or when a request of
         a lower level can be preempted for it: one that can't go on in this step, since those that go on keep their
-        pages. A request that has to wait is not overtaken, and gives back what was found for it.
+        pages. A request that has to wait is not overtaken, and gives back what was found for it. One that resumes
+        is still marked so when it runs: if the step fails, it waits in the same place.
         """
         begun: Counter[str] = Counter()  # tokens of the requests that begin in this step, by client
         while self.waiting and self.left and len(self.running) < self.num_seats and not self.preempted:
@@ -194,7 +198,8 @@ class PreemptiveScheduler(Scheduler):
 
         Args:
             waiting: the request.
-            begun: how many tokens each client has got in this step, beyond what it was charged for.
+            begun: how many tokens each client's requests that begin in this step have taken of the budget so far.
+                Those of requests that ran before the step aren't among them.
         """
         client = waiting.request.client
         return -waiting.level, not waiting.resumes, self.fairness.served[client] + begun[client], waiting.rank
