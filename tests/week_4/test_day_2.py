@@ -70,10 +70,30 @@ def test_task_1_decodes_come_first_and_both_kinds_in_order_of_arrival(lab):
             "the order of arrival alone: decodes come before all others": [0, 1, 2, 3, 4],
             "the decodes come last": [0, 2, 4, 1, 3],
             "each kind is turned round: the request that came first is served first": [3, 1, 4, 2, 0],
+            "those with the fewest tokens due come first; prompts keep the order of arrival": [1, 3, 4, 2, 0],
         },
     )
     check_equal(
-        ranks(scheduler.running), [0, 1, 2, 3, 4], name="`running` after `line`, which only looks at it"
+        ranks(scheduler.running),
+        [0, 1, 2, 3, 4],
+        name="`running` after `line`, which only looks at it",
+        suspects={"`line` has sorted `running` itself; `sorted` makes a new list": [1, 3, 0, 2, 4]},
+    )
+
+
+def test_task_1_requests_that_wait_are_not_in_the_line(lab):
+    scheduler = scheduler_of(lab, seats=8)
+    run(lab, scheduler, text(9, 0), 3)
+    run(lab, scheduler, text(4, 1), 4, output=[7])
+    wait(lab, scheduler, text(5, 2))
+    check_equal(
+        line_of(scheduler),
+        [1, 0],
+        name="the line: 0 is a prompt, 1 decodes, and 2 waits",
+        suspects={
+            "a request that waits is in the line; only those in `running` may be": [1, 0, 2],
+            "a request that waits is in the line, and comes first": [2, 1, 0],
+        },
     )
 
 
@@ -82,7 +102,10 @@ def test_task_1_the_longest_prompt_waits_for_its_turn_like_any_other(lab):
     for seed, (length, computed) in enumerate([(9, 0), (3, 0), (30, 28), (30, 0), (4, 3)]):
         run(lab, scheduler, text(length, seed), computed)
     check_equal(
-        line_of(scheduler), [0, 1, 2, 3, 4], name="five prompts in line, 9, 3, 2, 30 and 1 tokens of them due"
+        line_of(scheduler),
+        [0, 1, 2, 3, 4],
+        name="five prompts in line, 9, 3, 2, 30 and 1 tokens of them due",
+        suspects={"a prompt with one token due was taken for a decode": [4, 0, 1, 2, 3]},
     )
 
 
@@ -101,7 +124,12 @@ def test_task_1_what_is_no_decode_keeps_its_place_among_the_prompts(lab, compute
     run(lab, scheduler, text(9, 0))
     run(lab, scheduler, prompt, computed, output=output)
     run(lab, scheduler, text(5, 2), 5, output=[7])
-    check_equal(line_of(scheduler), [2, 0, 1], name=f"the line: 0 is a prompt, 1 is {what}, 2 decodes")
+    check_equal(
+        line_of(scheduler),
+        [2, 0, 1],
+        name=f"the line: 0 is a prompt, 1 is {what}, 2 decodes",
+        suspects={f"request 1 was taken for a decode; it is {what}": [1, 2, 0]},
+    )
 
 
 def test_task_1_without_requests_the_line_is_empty(lab):
@@ -136,9 +164,19 @@ def test_task_1_a_request_brings_the_least_of_three_numbers(lab, trie, length, c
         suspects={
             "what is left of the budget was passed over": [(0, computed, 0, min(length - computed, chunk))],
             "the chunk size was passed over": [(0, computed, 0, min(length - computed, left))],
-        },
+        }
+        | (
+            {"nothing was planned, since not the whole chunk fits what is left: a part of it does": []}
+            if left < min(length - computed, chunk)
+            else {}
+        ),
     )
-    check_equal(scheduler.left, left - wanted, name=f"{name}what is left of it afterwards")
+    check_equal(
+        scheduler.left,
+        left - wanted,
+        name=f"{name}what is left of it afterwards",
+        suspects={"the tokens of the chunk were not taken off `left`": left},
+    )
     check_equal(
         each.sequence.length, computed, name=f"{name}the tokens in the pool: the model has not run yet"
     )
@@ -175,7 +213,13 @@ def test_task_1_a_prompt_is_not_noted_as_a_decode(lab, prompt, computed, output)
     each = run(lab, scheduler, text(prompt), computed, output=output)
     open_step(scheduler, 12)
     scheduler.add(each)
-    check_equal(scheduler.planned[0].decode, False, name="`decode` of its chunk")
+    due = prompt + len(output) - computed
+    check_equal(
+        scheduler.planned[0].decode,
+        False,
+        name=f"`decode` of its chunk: a prompt of {prompt} tokens, {len(output)} tokens of output, {due} due",
+        suspects={"a prompt with one token due is no decode": True} if due == 1 else {},
+    )
 
 
 def test_task_1_what_the_tree_knows_is_taken_and_not_computed(lab):
@@ -198,7 +242,12 @@ def test_task_1_what_the_tree_knows_is_taken_and_not_computed(lab):
     )
     check_equal(each.sequence.pages[:2], known, name="its first two pages, which are the tree's")
     check_equal(len(each.sequence.pages), 3, name="how many pages of 3 it has for 9 tokens")
-    check_equal(scheduler.left, 9, name="what is left of a budget of 12: tokens that are found cost nothing")
+    check_equal(
+        scheduler.left,
+        9,
+        name="what is left of a budget of 12: tokens that are found cost nothing",
+        suspects={"the tokens that were found were taken off `left`, too": 3},
+    )
 
 
 def test_task_1_a_prompt_that_is_half_computed_asks_again(lab):
@@ -244,9 +293,23 @@ def test_task_1_one_that_resumes_and_lacks_its_last_token_only_is_no_decode(lab)
         open_step(scheduler, 12)
         scheduler.add(each, found)
         when = "before `add`" if before else "in `add`"
-        check_equal(shares(scheduler.planned), [(1, 0, 6, 1)], name=f"the plan, 6 of 7 tokens found {when}")
         check_equal(
-            scheduler.planned[0].decode, False, name=f"`decode` of its chunk, 6 of 7 tokens found {when}"
+            shares(scheduler.planned),
+            [(1, 0, 6, 1)],
+            name=f"the plan, 6 of 7 tokens found {when}, 4 of the prompt and 2 of the output",
+            suspects={
+                "the cache was asked for the tokens of the prompt only; output is found, too": [(1, 0, 3, 4)]
+            },
+        )
+        check_equal(
+            scheduler.planned[0].decode,
+            False,
+            name=f"`decode` of its chunk, 6 of 7 tokens found {when}",
+            suspects={
+                "`found` was passed over: a request for which tokens were found in this step is no decode"
+                if before
+                else "whether it decodes was asked after the match, when only its newest token is due": True
+            },
         )
 
 
@@ -265,7 +328,9 @@ def test_task_1_others_find_at_once_what_this_step_will_fill(lab, left):
         suspects={
             "the whole prompt was published: only what is computed in this step may be": [
                 prefix(text(3 * k)) for k in (1, 2, 3)
-            ]
+            ],
+            "the pages that this step fills were not published: `publish` goes up to the tokens that the pool "
+            "holds after the step": [],
         },
     )
     other = run(lab, scheduler, [*text(9), 5, 5, 5])
@@ -286,7 +351,8 @@ def test_task_1_a_page_that_is_full_only_with_this_step_is_published_with_it(lab
     check_equal(
         list(tree(scheduler.cache)),
         [prefix(text(3))],
-        name="the prefixes in the tree: 2 of 3 tokens were there",
+        name="the prefixes in the tree: 2 of 3 tokens were there, and the step adds the third",
+        suspects={"the page that this step fills was not published": []},
     )
 
 
@@ -299,7 +365,10 @@ def test_task_1_a_page_with_output_is_published_too(lab):
         list(tree(scheduler.cache)),
         [prefix(text(3)), prefix([*text(4), 7, 8])],
         name="the prefixes in the tree, after a decode whose token fills a page of 3",
-        suspects={"pages with output were not published, only those of the prompt": [prefix(text(3))]},
+        suspects={
+            "pages with output were not published, only those of the prompt": [prefix(text(3))],
+            "`publish` was given the tokens of the prompt only": [prefix(text(3)), prefix(text(4))],
+        },
     )
 
 
@@ -326,30 +395,8 @@ def test_task_1_where_nothing_is_left_nothing_is_looked_for(lab):
     check_equal(
         [node.page for node in scheduler.cache.unheld],
         order,
-        name="the pages in the order of eviction, after `add` where 0 is left: nothing is to be looked for then",
-    )
-
-
-@pytest.mark.parametrize("computed", [0, 3, 4, 6])
-@both_caches
-def test_task_1_a_request_without_pages_has_what_it_had(lab, trie, computed):
-    """What the tree has is all that is available: once it is found, no page is left for the rest."""
-    scheduler = scheduler_of(lab, trie=trie)
-    each = run(lab, scheduler, text(13), computed)
-    decode = run(lab, scheduler, text(4, 1), 4, output=[7])
-    plant(lab, scheduler, text(10))
-    other = leave_free(lab, scheduler, 0)
-    open_step(scheduler, 12)
-    before = books(scheduler)
-    scheduler.add(each)
-    when = "after `add` of a request for which there is no page"
-    check_books(scheduler, before, when, other)
-    check_equal(scheduler.left, 12, name=f"what is left of the budget, {when}")
-    scheduler.add(decode)
-    check_equal(
-        shares(scheduler.planned),
-        [(1, 4, 0, 1)],
-        name=f"the plan, {when} and of one whose last page has room",
+        name="the pages in the order of eviction, after `add` where 0 is left",
+        suspects={"the cache was asked, and nothing is left of the budget": [3, 2, 1]},
     )
 
 
@@ -373,10 +420,47 @@ def test_task_1_a_request_gets_pages_for_a_part_of_its_tokens(lab):
     scheduler.add(each)
     when = "of 8 tokens that are due, where `take_pages` returns 4"
     check_equal(
-        shares(scheduler.planned), [(0, 3, 0, 4)], name=f"the plan, as (request, had, found, count), {when}"
+        shares(scheduler.planned),
+        [(0, 3, 0, 4)],
+        name=f"the plan, as (request, had, found, count), {when}",
+        suspects={"what `take_pages` returned was passed over": [(0, 3, 0, 8)]},
     )
     check_equal(scheduler.left, 8, name=f"what is left of a budget of 12, {when}")
     check_equal(list(tree(scheduler.cache)), [prefix(text(3)), prefix(text(6))], name=f"the tree, {when}")
+
+
+@pytest.mark.parametrize("computed", [0, 3, 4, 6])
+@both_caches
+def test_task_1_a_request_without_pages_has_what_it_had(lab, trie, computed):
+    """What the tree has is all that is available: once it is found, no page is left for the rest."""
+    scheduler = scheduler_of(lab, trie=trie)
+    each = run(lab, scheduler, text(13), computed)
+    decode = run(lab, scheduler, text(4, 1), 4, output=[7])
+    plant(lab, scheduler, text(10))
+    other = leave_free(lab, scheduler, 0)
+    open_step(scheduler, 12)
+    before = books(scheduler)
+    scheduler.add(each)
+    when = "after `add` of a request for which there is no page"
+    found = 9 - computed if trie and computed != 4 else 0
+    suspects = {
+        "how many tokens of each are in the pool": {
+            "what was found in this step was kept: the request goes back to what it had before the match": [
+                computed + found,
+                4,
+            ],
+            "the request gave up all that it had; it goes back to what it had before the match": [0, 4],
+        },
+        "the step being planned": {"a chunk without tokens was planned": [(0, computed, found, 0)]},
+    }
+    check_books(scheduler, before, when, other, suspects=suspects)
+    check_equal(scheduler.left, 12, name=f"what is left of the budget, {when}")
+    scheduler.add(decode)
+    check_equal(
+        shares(scheduler.planned),
+        [(1, 4, 0, 1)],
+        name=f"the plan, {when} and of one whose last page has room",
+    )
 
 
 # Task 2: which request may begin
@@ -390,17 +474,20 @@ def admit(scheduler: Any, left: int = 12) -> list[tuple[int, int]]:
     return [(each.rank, brought.get(each.rank, 0)) for each in scheduler.begun]
 
 
-def check_lists(scheduler: Any) -> None:
-    """Who has begun, runs and is in the plan; who has not, waits; each in order of arrival."""
+def check_lists(scheduler: Any, running: int, begin: int, everyone: int) -> None:
+    """Of all requests the first ones ran before, the next ones begin, the others wait; each in order of arrival."""
     __tracebackhide__ = True
-    begun, running, waiting = (
-        ranks(each) for each in (scheduler.begun, scheduler.running, scheduler.waiting)
+    begun = list(range(running, running + begin))
+    seats = f"where {running} ran, and {begin} may begin"
+    check_equal(ranks(scheduler.begun), begun, name=f"the requests in `begun`, {seats}")
+    check_equal(
+        ranks(chunk.running for chunk in scheduler.planned), begun, name=f"the requests in the plan, {seats}"
     )
     check_equal(
-        ranks(chunk.running for chunk in scheduler.planned), begun, name="the plan, compared with `begun`"
+        ranks(scheduler.running), list(range(running + begin)), name=f"the requests that run, {seats}"
     )
-    check_equal(running[len(running) - len(begun) :], begun, name="the last that run, compared with `begun`")
-    check_equal(running + waiting, sorted(running + waiting), name="those that run, and then those that wait")
+    waiting = list(range(running + begin, everyone))
+    check_equal(ranks(scheduler.waiting), waiting, name=f"the requests that wait, {seats}")
 
 
 @both_caches
@@ -415,10 +502,43 @@ def test_task_2_requests_begin_in_order_until_the_budget_is_used_up(lab, trie):
         suspects={
             "only requests whose whole prompt fits the budget begin": [(0, 4), (1, 1), (2, 1)],
             "only one request begins in a step": [(0, 4)],
+            "a request begins where nothing is left of the budget": [(0, 4), (1, 1), (2, 1), (3, 2), (4, 0)],
         },
     )
     check_equal(scheduler.left, 0, name="what is left of the budget")
-    check_lists(scheduler)
+    check_lists(scheduler, 0, 4, 5)
+
+
+@both_caches
+def test_task_2_the_pages_for_the_longest_that_a_request_may_become_have_to_be_there(lab, trie):
+    for pages, expected in ((4, [(0, 2)]), (3, [])):
+        scheduler = scheduler_of(lab, trie=trie, pages=pages)
+        wait(lab, scheduler, text(2), 11)
+        check_equal(
+            admit(scheduler),
+            expected,
+            name=f"who begins with {pages} pages free: the one that waits needs 1 at once, and up to 4",
+            suspects={
+                "the longest that it may become needs 4 pages, and it begins with fewer": [(0, 2)],
+                "it may begin where it needs all pages that are available, and not one more": [],
+            },
+        )
+
+
+@both_caches
+def test_task_2_what_a_request_holds_once_it_has_begun_is_promised_no_more(lab, trie):
+    scheduler = scheduler_of(lab, trie=trie, pages=8)
+    for seed in range(2):
+        wait(lab, scheduler, text(2, seed), 11)
+    check_equal(
+        admit(scheduler),
+        [(0, 2), (1, 2)],
+        name="who begins with 8 pages free: each of the two needs up to 4, and 1 of them at once",
+        suspects={
+            "the page that the first has taken by now counts as promised to it: count what it may still need after "
+            "`begin`": [(0, 2)]
+        },
+    )
 
 
 def test_task_2_none_begins_where_nothing_is_left_of_the_budget(lab):
@@ -446,10 +566,10 @@ def test_task_2_no_more_begin_than_there_are_seats(lab, running):
     for seed in range(5):
         wait(lab, scheduler, text(1, 10 + seed))
     admit(scheduler)
-    check_lists(scheduler)
     check_equal(
         len(scheduler.running), 3, name=f"the requests that run in 3 seats, of which {running} were taken"
     )
+    check_lists(scheduler, running, 3 - running, running + 5)
 
 
 @both_caches
@@ -463,7 +583,10 @@ def test_task_2_a_request_that_has_to_wait_is_not_overtaken(lab, trie):
         admit(scheduler),
         [],
         name="who begins, where the first that waits needs up to 8 pages of 7, and the second 1",
-        suspects={"the second overtakes the first": [(2, 1)]},
+        suspects={
+            "the second overtakes the first": [(2, 1)],
+            "the first begins, and may come to need more pages than there are": [(1, 12)],
+        },
     )
     check_books(scheduler, before, "after `admit` where the first has to wait")
 
@@ -483,7 +606,8 @@ def test_task_2_the_pages_that_running_requests_may_still_need_are_promised(lab,
         suspects={
             "the pages promised to the requests that run were passed over, or only those of the prompt counted": [
                 (1, 5)
-            ]
+            ],
+            "more was promised to request 0 than the 4 pages that it may still need": [],
         },
     )
 
@@ -548,7 +672,12 @@ def test_task_2_pages_that_another_request_holds_are_found_and_not_lacking(lab):
         name="who begins with 2 pages free: it needs 5, and 4 of them are found",
         suspects={"the pages that are found count as lacking": []},
     )
-    check_equal(shares(scheduler.planned), [(1, 0, 12, 2)], name="the plan, as (request, had, found, count)")
+    check_equal(
+        shares(scheduler.planned),
+        [(1, 0, 12, 2)],
+        name="the plan, as (request, had, found, count)",
+        suspects={"`begin` was not told how many tokens were found": [(1, 12, 0, 2)]},
+    )
 
 
 @pytest.mark.parametrize(("free", "begins"), [(0, False), (1, False), (2, True)])
@@ -1208,8 +1337,17 @@ def test_task_4_a_sampler_that_fails_ends_its_request_alone(lab, trie, at):
     steps = [core.step() for _ in range(at + 1)]
     assert bad in steps[-1].finished, "the request whose sampler failed should be in `finished` of that step"
     assert bad not in core.requests, "the request whose sampler failed should have left the engine"
-    said = bad.error or ""
-    assert "no token will do" in said, f"its `error` should say why, 'no token will do'; it is {bad.error!r}"
+    assert bad.error is not None, "its `error` should say why it failed; it is None"
+    check_equal(
+        bad.error,
+        "ValueError: no token will do",
+        name="its `error`, which should say why: the exception's name and message",
+        suspects={
+            "the message alone; the name of the exception is missing": "no token will do",
+            "what `repr` gives": "ValueError('no token will do')",
+            "the name alone; the message is missing": "ValueError",
+        },
+    )
     check_equal(bad.output, alone(bad.prompt_ids, at), name="its output: what it had before")
     check_sound(core.scheduler, "after a sampler failed")
     check_equal(
@@ -1226,7 +1364,8 @@ def test_task_4_any_exception_of_a_sampler_ends_its_request_also_one_without_a_m
     bad, other = failing(lab, core, kind(), 1), push(lab, core, prompt_of(4), 6)
     core.step()
     core.step()
-    assert kind.__name__ in (bad.error or ""), (
+    assert isinstance(bad.error, str), f"the request's `error` should be a str; it is {bad.error!r}"
+    assert kind.__name__ in bad.error, (
         f"the request's `error` should have the name of the exception, {kind.__name__}; it is {bad.error!r}"
     )
     check_equal(bad.num_generated, 1, name="the tokens of the request whose sampler failed at its second")
@@ -1241,6 +1380,14 @@ def test_task_4_ctrl_c_in_a_sampler_comes_through(lab, trie):
     comes_through(core.step, error, "Ctrl-C in a sampler")
     check_equal(bad.error, None, name="the `error` of the request: Ctrl-C is none of its own")
     check_sound(core.scheduler, "after Ctrl-C in a sampler")
+    check_equal(
+        [each.sequence.length for each in core.scheduler.running],
+        [4, 5],
+        name="the tokens in the pool of the two that run, after Ctrl-C in a sampler: the model has run on them",
+        suspects={
+            "the step was undone, and the model had run on it: only planning and the run are undone": []
+        },
+    )
     core.abort([bad])
     to_the_end(core)
     check_tokens([other], core.max_positions, "beside one in whose sampler Ctrl-C came")
