@@ -13,7 +13,7 @@ from week_2.reading_model import V, alone
 from week_3.pages import pages_needed
 
 from coursekit import lab as door
-from coursekit.check import check, check_equal, check_raises
+from coursekit.check import CheckFailed, check, check_equal, check_raises
 
 from .random_steps import Dry, Engine, happenings, play, schedules
 from .schedules import (
@@ -36,6 +36,7 @@ from .schedules import (
     wait,
 )
 from .toy_runner import check_tokens, engine_of, step, to_the_end
+from .undoing import lengths, undo
 
 QUICK = settings(max_examples=60, deadline=None, derandomize=True, database=None, report_multiple_bugs=False)
 both_caches = pytest.mark.parametrize("trie", [True, False], ids=["with the tree", "without sharing"])
@@ -44,6 +45,31 @@ both_modes = pytest.mark.parametrize("separate", [False, True], ids=["in one run
 
 def line_of(scheduler: Any) -> list[int]:
     return ranks(scheduler.line())
+
+
+def fails(core: Any, error: BaseException, name: str) -> None:
+    """Require that the step fails with this very exception, and is undone."""
+    __tracebackhide__ = True
+    undone, whole = list[str](), core.scheduler.undo
+
+    def watched() -> None:
+        undone.append(name)
+        whole()
+
+    early, commit = list[str](), core.scheduler.commit
+
+    def commits() -> None:
+        early.append(name)
+        commit()
+
+    core.scheduler.undo, core.scheduler.commit = watched, commits
+    try:
+        comes_through(core.step, error, name)
+    finally:
+        del core.scheduler.undo, core.scheduler.commit
+    kind = "" if isinstance(error, Exception) else "; Ctrl-C is a KeyboardInterrupt, which is no Exception"
+    assert undone, f"{name}: the step failed, and was not undone (`undo` was not called){kind}"
+    assert not early, f"{name}: the step was committed before the model had run on it"
 
 
 def comes_through(call: Any, error: BaseException, name: str) -> None:
@@ -503,6 +529,7 @@ def test_task_2_requests_begin_in_order_until_the_budget_is_used_up(lab, trie):
             "only requests whose whole prompt fits the budget begin": [(0, 4), (1, 1), (2, 1)],
             "only one request begins in a step": [(0, 4)],
             "a request begins where nothing is left of the budget": [(0, 4), (1, 1), (2, 1), (3, 2), (4, 0)],
+            "the request that came last begins first": [(4, 5), (3, 3)],
         },
     )
     check_equal(scheduler.left, 0, name="what is left of the budget")
@@ -703,6 +730,11 @@ def test_task_2_a_page_that_was_found_can_no_more_be_evicted(lab, free, begins):
             before,
             "after `admit` of a request that has to wait: it gives back what was found",
             other,
+            suspects={
+                "how many tokens of each are in the pool": {
+                    "the request waits, and still holds what was found: release it": [12]
+                }
+            },
         )
 
 
@@ -763,14 +795,34 @@ def test_task_2_shared_pages_make_room_for_a_request_that_would_not_fit_alone(la
 # Task 3: a step, and its way back
 
 
+def plan_of(lab: Any, scheduler: Any) -> Any:
+    """A plan where there are pages enough."""
+    __tracebackhide__ = True
+    budget = scheduler.token_budget
+    try:
+        return scheduler.plan()
+    except lab.paged.allocator.OutOfPages as error:
+        if scheduler.planned or scheduler.left == budget:
+            raise
+        raise CheckFailed(
+            f"OutOfPages was raised; nothing is planned, and `left` is {scheduler.left} of a budget of {budget}: "
+            "each plan begins with the whole budget"
+        ) from error
+
+
 @both_caches
 def test_task_3_the_walkthrough_of_the_chapter(lab, trie):
     scheduler = scheduler_of(lab, pages=40, P=16, budget=256, chunk=128, trie=trie)
     first, second = (wait(lab, scheduler, text(n, seed), 1) for seed, n in enumerate([250, 300]))
     steps = [([(0, 0, 0, 128), (1, 0, 0, 128)], (8, 8)), ([(0, 128, 0, 122), (1, 128, 0, 128)], (16, 16))]
     for number, (expected, pages) in enumerate(steps):
-        plan = scheduler.plan()
-        check_equal(shares(plan), expected, name=f"step {number}, as (request, had, found, count)")
+        plan = plan_of(lab, scheduler)
+        check_equal(
+            shares(plan),
+            expected,
+            name=f"step {number}, as (request, had, found, count)",
+            suspects={"a request brings two chunks to one step": [*expected, (1, 128, 0, 6)]},
+        )
         held = tuple(len(each.sequence.pages) for each in (first, second))
         check_equal(held, pages, name=f"the pages of 16 that the two hold in step {number}")
         ran(scheduler, plan)
@@ -790,7 +842,22 @@ def test_task_3_decodes_then_prompts_then_those_that_begin(lab):
     wait(lab, scheduler, text(20, 4))
     wait(lab, scheduler, text(2, 5))
     plan = scheduler.plan()
-    check_equal(counts(plan), [(1, 1), (3, 1), (0, 5), (2, 1), (4, 4)], name="the step, as (request, tokens)")
+    check_equal(
+        counts(plan),
+        [(1, 1), (3, 1), (0, 5), (2, 1), (4, 4)],
+        name="the step, as (request, tokens): 0 to 3 run, 1 and 3 of them decode, 4 and 5 wait",
+        suspects={
+            "those that run are served in the order of arrival; `line` says in which order": [
+                (0, 5),
+                (1, 1),
+                (2, 1),
+                (3, 1),
+                (4, 4),
+            ],
+            "no request begins beside those that run": [(1, 1), (3, 1), (0, 5), (2, 1)],
+            "requests begin before those that run are served": [(4, 5), (5, 2), (1, 1), (3, 1), (0, 3)],
+        },
+    )
     check_equal(counts(scheduler.planned), counts(plan), name="`planned`, compared with what `plan` returned")
     check_equal(ranks(scheduler.begun), [4], name="the requests that have begun in this step")
     check_sound_step(scheduler, "when the step was planned")
@@ -858,7 +925,10 @@ def test_task_3_where_others_hold_the_pages_and_none_can_go_on_it_says_so(lab, t
     scheduler.undo()
     other.release()
     check_equal(
-        counts(scheduler.plan()), [(0, 1), (1, 4)], name="the plan after the others gave their pages back"
+        counts(scheduler.plan()),
+        [(0, 1), (1, 4)],
+        name="the plan after it was undone, and the others gave their pages back",
+        suspects={"request 0 has lost what it had before the step that was undone": [(0, 7), (1, 4)]},
     )
 
 
@@ -960,13 +1030,32 @@ def test_task_3_those_that_began_wait_again_before_all_others(lab):
     check_equal(ranks(scheduler.running), [], name="the requests that run after `undo`")
 
 
+def test_task_3_what_the_requests_had_is_noted_before_anything_is_planned(lab):
+    scheduler = busy(lab)
+    scheduler.plan()
+    noted = {each.rank: had for each, had in scheduler.had.items()}
+    now = {each.rank: each.sequence.length for each in scheduler.running}
+    check_equal(
+        noted,
+        {0: 4, 1: 4, 2: 3},
+        name="`had` when the step is planned: how many tokens of each that ran before it were in the pool",
+        suspects={
+            "it was noted when requests had been planned; note it first": {
+                rank: now[rank] for rank in range(3)
+            },
+            "it was noted when all had been planned, and requests had begun; note it first": now,
+            "it was not noted": {},
+        },
+    )
+
+
 @both_caches
 def test_task_3_undo_puts_everything_back(lab, trie):
     scheduler = busy(lab, trie)
-    before = books(scheduler)
+    before, had = books(scheduler), lengths(scheduler.running)
     first = shares(scheduler.plan())
     assert scheduler.begun, "the test wants requests to begin in the step"
-    scheduler.undo()
+    undo(scheduler, had, "a step")
     check_books(scheduler, before, "after a step was planned and undone")
     check_equal(shares(scheduler.plan()), first, name="the same step, planned once more after `undo`")
 
@@ -976,9 +1065,9 @@ def test_task_3_undone_twice_and_again_it_goes_on_as_if_nothing_had_happened(lab
     scheduler, other = busy(lab, trie), busy(lab, trie)
     for number in range(12):
         for _ in range(2):
-            before = books(scheduler)
+            before, had = books(scheduler), lengths(scheduler.running)
             scheduler.plan()
-            scheduler.undo()
+            undo(scheduler, had, f"step {number}")
             check_books(scheduler, before, f"after step {number} was undone")
         plan, expected = scheduler.plan(), other.plan()
         check_equal(
@@ -996,7 +1085,7 @@ def test_task_3_pages_that_were_evicted_stay_evicted(lab):
     wait(lab, scheduler, text(12, 1), 4)
     scheduler.plan()
     check_equal(scheduler.cache.evicted, 2, name="the pages evicted for 4, where 2 were free")
-    scheduler.undo()
+    undo(scheduler, {}, "a step for which pages were evicted")
     check_sound(scheduler, "after `undo` of a step for which pages were evicted")
     check_equal(list(tree(scheduler.cache)), [prefix(text(3)), prefix(text(6))], name="the tree after `undo`")
     check_equal(scheduler.cache.available, 6, name="the pages that are available after `undo`")
@@ -1014,7 +1103,8 @@ def test_task_3_pages_that_were_evicted_stay_evicted(lab):
 def test_task_3_a_plan_that_failed_half_way_is_undone_too(lab, trie, what, calls, before):
     """Ctrl-C comes right before or after the page cache has done something for a request."""
     scheduler = busy(lab, trie)
-    known, whole, seen = books(scheduler), getattr(scheduler.cache, what), []
+    known, had = books(scheduler), lengths(scheduler.running)
+    whole, seen = getattr(scheduler.cache, what), list[Any]()
 
     def interrupted(*arguments: Any) -> Any:
         seen.append(arguments)
@@ -1030,7 +1120,7 @@ def test_task_3_a_plan_that_failed_half_way_is_undone_too(lab, trie, what, calls
         KeyboardInterrupt, scheduler.plan, name=f"a plan in which Ctrl-C comes in a call of `{what}`"
     )
     delattr(scheduler.cache, what)
-    scheduler.undo()
+    undo(scheduler, had, f"a plan in which Ctrl-C came in a call of `{what}`")
     check_books(scheduler, known, f"after `undo` of a plan in which Ctrl-C came in a call of `{what}`")
     plan, line = scheduler.plan(), busy(lab, trie)
     check_equal(
@@ -1093,9 +1183,25 @@ def test_task_3_requests_leave_whether_they_wait_or_run(lab, trie):
     held = [list(each.sequence.pages) for each in stay]
     gone = [each.request for each in everyone if each not in stay]
     scheduler.remove([gone[2], new_request(lab, text(4, 1), 4), gone[0], gone[3], gone[1]])
-    check_equal(ranks(scheduler.running), [2], name="the requests that run, after 0, 1, 4 and 6 were removed")
+    when = "after 0, 1, 4 and 6 were removed"
+    skips = "either the loop ends there, or it takes requests out of the list that it walks through, and skips one"
     check_equal(
-        ranks(scheduler.waiting), [5], name="the requests that wait, after 0, 1, 4 and 6 were removed"
+        ranks(scheduler.running),
+        [2],
+        name=f"the requests that run, {when}",
+        suspects={f"0 was removed, and 1 was not: {skips}": [1, 2], "those that run stay": [0, 1, 2]},
+    )
+    check_equal(
+        ranks(scheduler.waiting),
+        [5],
+        name=f"the requests that wait, {when}",
+        suspects={"those that wait stay": [4, 5, 6]},
+    )
+    left = {each.rank: list(each.sequence.pages) for each in everyone if each not in stay}
+    check_equal(
+        left,
+        {0: [], 1: [], 4: [], 6: []},
+        name="the pages of the requests that were removed, which should be released",
     )
     check_equal([each.sequence.pages for each in stay], held, name="the pages of the requests that stay")
     check_sound(scheduler, "after two requests that ran and two that waited were removed")
@@ -1325,6 +1431,17 @@ def failing(lab: Any, core: Any, error: BaseException, at: int) -> Any:
     return push(lab, core, prompt_of(5, 9), 6, sample=sample)
 
 
+def step_beside(core: Any, kind: type[Exception]) -> Any:
+    """A step in which a sampler may fail with such an exception, which must not come out of it."""
+    __tracebackhide__ = True
+    try:
+        return core.step()
+    except kind as error:
+        raise CheckFailed(
+            f"the {kind.__name__} of a sampler came out of the step; it should end its request alone"
+        ) from error
+
+
 @pytest.mark.parametrize("at", [0, 2])
 @both_caches
 def test_task_4_a_sampler_that_fails_ends_its_request_alone(lab, trie, at):
@@ -1334,8 +1451,9 @@ def test_task_4_a_sampler_that_fails_ends_its_request_alone(lab, trie, at):
         failing(lab, core, ValueError("no token will do"), at),
         push(lab, core, prompt_of(8), 6),
     )
-    steps = [core.step() for _ in range(at + 1)]
-    assert bad in steps[-1].finished, "the request whose sampler failed should be in `finished` of that step"
+    steps = [step_beside(core, ValueError) for _ in range(at + 1)]
+    told = bad in steps[-1].finished
+    assert told, "the request whose sampler failed should be in `finished` of that step"
     assert bad not in core.requests, "the request whose sampler failed should have left the engine"
     assert bad.error is not None, "its `error` should say why it failed; it is None"
     check_equal(
@@ -1362,8 +1480,8 @@ def test_task_4_a_sampler_that_fails_ends_its_request_alone(lab, trie, at):
 def test_task_4_any_exception_of_a_sampler_ends_its_request_also_one_without_a_message(lab, kind):
     core = engine_of(lab, budget=20)
     bad, other = failing(lab, core, kind(), 1), push(lab, core, prompt_of(4), 6)
-    core.step()
-    core.step()
+    step_beside(core, kind)
+    step_beside(core, kind)
     assert isinstance(bad.error, str), f"the request's `error` should be a str; it is {bad.error!r}"
     assert kind.__name__ in bad.error, (
         f"the request's `error` should have the name of the exception, {kind.__name__}; it is {bad.error!r}"
@@ -1379,6 +1497,9 @@ def test_task_4_ctrl_c_in_a_sampler_comes_through(lab, trie):
     other, bad = push(lab, core, prompt_of(4), 6), failing(lab, core, error, 0)
     comes_through(core.step, error, "Ctrl-C in a sampler")
     check_equal(bad.error, None, name="the `error` of the request: Ctrl-C is none of its own")
+    assert not core.scheduler.planned, (
+        "after Ctrl-C in a sampler, the step is not committed: commit it before the requests sample"
+    )
     check_sound(core.scheduler, "after Ctrl-C in a sampler")
     check_equal(
         [each.sequence.length for each in core.scheduler.running],
@@ -1406,7 +1527,7 @@ def test_task_4_a_model_that_fails_leaves_all_as_it_was(lab, trie, separate, err
             break
         before, told = books(core.scheduler), [list(request.token_ids) for request in requests]
         core.runner.failure = error
-        comes_through(core.step, error, f"an error of the model in step {number}")
+        fails(core, error, f"{error!r} in the model in step {number}")
         check_books(core.scheduler, before, f"after the model failed in step {number}")
         check_equal(
             [request.token_ids for request in requests], told, name="the tokens after the model failed"
@@ -1429,7 +1550,7 @@ def test_task_4_the_second_run_of_a_step_fails_and_the_first_does_not_count(lab)
         return whole(sequences, tables, tokens, q_lens)
 
     core.runner.run = fails_on_chunks
-    comes_through(core.step, error, "an error in the second run of a step")
+    fails(core, error, "an error in the second run of a step")
     core.runner.run = whole
     check_books(core.scheduler, before, "after the second run of a step failed, and the first did not")
     to_the_end(core)
@@ -1441,7 +1562,10 @@ def test_task_4_a_plan_that_fails_is_undone(lab):
     push(lab, core, prompt_of(4), 2)
     other = leave_free(lab, core.scheduler, 1)
     before = books(core.scheduler)
+    undone, undo = list[int](), core.scheduler.undo
+    core.scheduler.undo = lambda: (undone.append(1), undo())
     check_raises(lab.paged.allocator.OutOfPages, core.step, name="a step where others hold all pages but one")
+    assert undone, "planning failed, and the step was not undone (`undo` was not called)"
     check_books(core.scheduler, before, "after a step for which there were no pages", other)
     check_equal(core.runner.runs, [], name="the runs of the model: there was no plan")
 
@@ -1459,7 +1583,7 @@ def test_task_4_ctrl_c_while_a_step_is_planned_undoes_it(lab):
             raise error
 
     core.scheduler.cache.acquire = interrupted
-    comes_through(core.step, error, "Ctrl-C while a step is planned")
+    fails(core, error, "Ctrl-C while a step is planned")
     core.scheduler.cache.acquire = acquire
     check_books(core.scheduler, before, "after Ctrl-C came while a step was planned")
 
@@ -1485,7 +1609,7 @@ def test_task_4_what_was_found_is_counted_only_where_the_model_ran(lab):
     to_the_end(core)
     push(lab, core, prompt, 1)
     core.runner.failure = error = KeyError("a model failed")
-    comes_through(core.step, error, "an error of the model")
+    fails(core, error, "an error of the model")
     check_equal(core.scheduler.reused, 0, name="the tokens found in all steps; the last one failed")
     step(core)
     check_equal(core.scheduler.reused, 9, name="the tokens found in all steps")
@@ -1629,8 +1753,8 @@ def padded(lab: Any, plan: Any, P: int) -> Any:
     return lab.scheduling.padded.PaddedArguments.build(plan, P)
 
 
-def check_arguments(found: Any, **expected: Any) -> None:
-    """All five arguments, in numbers."""
+def check_arguments(found: Any, suspects: dict[str, Any] | None = None, **expected: Any) -> None:
+    """All five arguments, in numbers; for each there may be mistakes, with what they would make of it."""
     __tracebackhide__ = True
     axes = {"tokens": "B L", "seq_block_ids": "B pages"}
     for name, values in expected.items():
@@ -1640,6 +1764,7 @@ def check_arguments(found: Any, **expected: Any) -> None:
             name=f"`{name}`",
             axes=axes.get(name, "B"),
             dtype="int64",
+            suspects={cause: np.array(given) for cause, given in (suspects or {}).get(name, {}).items()},
         )
 
 
@@ -1705,6 +1830,13 @@ def test_task_5_chunks_from_the_middle_and_a_decode(lab):
         q_lens=[1, 4, 2],
         seq_lens=[7, 5, 2],
         seq_block_ids=[[3, 8, 4], [6, 2, 0], [5, 0, 0]],
+        suspects={
+            "q_lens": {"these are the lengths of the sequences after the step: `seq_lens`": [7, 5, 2]},
+            "seq_lens": {
+                "these are the lengths of the chunks: `q_lens`": [1, 4, 2],
+                "these are the lengths of the sequences before the step: `start_positions`": [6, 1, 0],
+            },
+        },
     )
 
 
@@ -1776,6 +1908,13 @@ def test_task_5_a_request_starts_behind_what_was_found(lab):
         q_lens=[2],
         seq_lens=[8],
         seq_block_ids=[each.sequence.pages],
+        suspects={
+            "start_positions": {
+                "the chunk starts behind what the request had (`had`); it starts behind what was found, too": [
+                    0
+                ]
+            }
+        },
     )
 
 
