@@ -1562,8 +1562,13 @@ def test_task_4_a_plan_that_fails_is_undone(lab):
     push(lab, core, prompt_of(4), 2)
     other = leave_free(lab, core.scheduler, 1)
     before = books(core.scheduler)
-    undone, undo = list[int](), core.scheduler.undo
-    core.scheduler.undo = lambda: (undone.append(1), undo())
+    undone, whole = list[str](), core.scheduler.undo
+
+    def watched() -> None:
+        undone.append("once")
+        whole()
+
+    core.scheduler.undo = watched
     check_raises(lab.paged.allocator.OutOfPages, core.step, name="a step where others hold all pages but one")
     assert undone, "planning failed, and the step was not undone (`undo` was not called)"
     check_books(core.scheduler, before, "after a step for which there were no pages", other)
