@@ -20,10 +20,11 @@ from coursekit.lab import Lab
 from coursekit.manifest import ManifestError, Task
 from coursekit.paths import PACKAGES, ROOT_VARIABLE, Course
 from coursekit.running.drawn import DrawnExamples
-from coursekit.running.failures import Failure, Places, describe
+from coursekit.running.failures import Failure, describe
 from coursekit.running.import_path import Impl, choose_implementation, choose_triton
 from coursekit.running.journal import Journal, journal_of, open_faults
 from coursekit.running.memory_limit import keep_to
+from coursekit.running.places import Places
 from coursekit.running.printed import printed, skip_reason
 from coursekit.running.progress_line import ProgressLine, silence_terminal
 from coursekit.running.results import Report, Result

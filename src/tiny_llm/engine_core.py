@@ -17,9 +17,7 @@ class Step:
 
     issued: list[tuple[Request, int]]  # the requests that took part, and how many tokens each brought
     finished: list[Request]  # those of them that are complete now, and gone from the engine
-    preempted: list[Request] = field(
-        default_factory=list
-    )  # those that lost their pages, and wait again (Day 4.3)
+    preempted: list[Request] = field(default_factory=list)  # have lost their pages, and wait again (Day 4.3)
 
 
 class EngineCore(ABC):

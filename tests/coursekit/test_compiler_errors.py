@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from coursekit.running import compiler_errors
-from coursekit.running.failures import Places, describe
+from coursekit.running.failures import describe
+from coursekit.running.places import Places
 
 minima = np.zeros(3, np.float32)
 

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from coursekit.running.failures import Places, describe
+from coursekit.running.failures import describe
+from coursekit.running.places import Places
 
 HERE = Path(__file__).resolve()
 

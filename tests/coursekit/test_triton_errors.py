@@ -16,7 +16,8 @@ from triton.runtime.interpreter import InterpretedFunction  # noqa: E402
 from coursekit.check import CheckFailed  # noqa: E402
 from coursekit.lab import active  # noqa: E402
 from coursekit.running import compiler_errors  # noqa: E402
-from coursekit.running.failures import Places, describe  # noqa: E402
+from coursekit.running.failures import describe  # noqa: E402
+from coursekit.running.places import Places  # noqa: E402
 
 HERE = Path(__file__).resolve()
 LEARNERS = Places(HERE.parents[2], (HERE.parent,))

@@ -366,8 +366,8 @@ def test_task_2_a_half_computed_prompt_goes_on_behind_its_path(lab):
     suspects = {"all tokens that the sequence has now, not only those that were found": 12}
     check_equal(found, 6, name=f"what {name} gives", suspects=suspects)
     held = dict.fromkeys([a, b, c, d], 2)
-    again = {"the pages that the sequence had before got another reference": held | {a: 3, b: 3}}
-    check_held(cache, held, f"after {name}", again)
+    twice = {"the pages that the sequence had before got another reference": held | {a: 3, b: 3}}
+    check_held(cache, held, f"after {name}", twice)
     check_tip(cache, sequence, d, b, f"after {name}")
     check_sound(cache, [sequence], f"after {name}")
 

@@ -18,8 +18,9 @@ from coursekit.book.markdown import Page
 from coursekit.errors import CourseError
 from coursekit.manifest import Lesson, load_manifest
 from coursekit.paths import PACKAGES, Course
-from coursekit.running.failures import Places, describe
+from coursekit.running.failures import describe
 from coursekit.running.import_path import Impl, choose_implementation, choose_triton
+from coursekit.running.places import Places
 from coursekit.running.screen import Screen
 
 FAILED = 1

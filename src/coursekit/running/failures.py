@@ -15,6 +15,7 @@ from coursekit.running.early_ends import CodeInterrupted, CodeLeft, StubReached,
 from coursekit.running.meanings import meaning
 from coursekit.running.memory_limit import GROWS, is_out_of_memory, shown
 from coursekit.running.named_values import named_values
+from coursekit.running.places import Places
 from coursekit.running.stubs import Stub, chain, reached_stub
 from coursekit.task_state import TaskState
 
@@ -32,25 +33,6 @@ class Failure:
     line: int | None = None
     ends_task: bool = False
     """Whether the task's other tests are not worth running: each would take as long, or as much memory."""
-
-
-@dataclass(frozen=True)
-class Places:
-    """Where things lie: the course's root, and the folders of the implementation under test."""
-
-    root: Path
-    packages: tuple[Path, ...]
-
-    def is_learners(self, filename: str) -> bool:
-        return any(Path(filename).is_relative_to(package) for package in self.packages)
-
-    def is_test(self, filename: str) -> bool:
-        return Path(filename).is_relative_to(self.root / "tests")
-
-    def shown(self, filename: str) -> str:
-        """A path as the learner would type it, from the course's root."""
-        path = Path(filename)
-        return path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else path.name
 
 
 def describe(

@@ -7,7 +7,7 @@ import traceback
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from coursekit.running.failures import Places
+    from coursekit.running.places import Places
 
 TRANSPOSED = re.compile(r"\.T\b")
 # How torch and MLX refuse a product of arrays of three or more axes; of matrices they speak in other words.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from coursekit import arrays
 
 if TYPE_CHECKING:
-    from coursekit.running.failures import Places
+    from coursekit.running.places import Places
 
 NAME = re.compile(r"(?<![\w.\])])[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 MOST = 6

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from coursekit.manifest import Task
-from coursekit.running.failures import Places
+from coursekit.running.places import Places
 
 SHORTCUTS_KEY = pytest.StashKey[tuple[str, ...]]()
 

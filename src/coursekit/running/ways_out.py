@@ -15,7 +15,7 @@ from collections.abc import Generator
 import pytest
 
 from coursekit.running.early_ends import CodeInterrupted, CodeLeft
-from coursekit.running.failures import Places
+from coursekit.running.places import Places
 
 WAYS_OUT = (
     pytest.skip.Exception,
