@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from week_2.continuous import new_request
@@ -151,15 +151,22 @@ def books(scheduler: Any) -> dict[str, Any]:
         "the step being planned": shares(scheduler.planned),
         "the requests that have begun in it": ranks(scheduler.begun),
         "the tokens found in all steps": scheduler.reused,
+        "what `had` holds, by request": {each.rank: had for each, had in scheduler.had.items()},
     }
 
 
-def check_books(scheduler: Any, before: dict[str, Any], when: str, *others: Any) -> None:
-    """Nothing has changed since."""
+def check_books(
+    scheduler: Any,
+    before: dict[str, Any],
+    when: str,
+    *others: Any,
+    suspects: Mapping[str, Mapping[str, Any]] | None = None,
+) -> None:
+    """Nothing has changed since. For each part there may be mistakes, with what they would make of it."""
     __tracebackhide__ = True
     now = books(scheduler)
     for what, expected in before.items():
-        check_equal(now[what], expected, name=f"{what}, {when}")
+        check_equal(now[what], expected, name=f"{what}, {when}", suspects=(suspects or {}).get(what))
     check_sound(scheduler, when, *others)
 
 

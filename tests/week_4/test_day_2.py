@@ -13,7 +13,7 @@ from week_2.reading_model import V, alone
 from week_3.pages import pages_needed
 
 from coursekit import lab as door
-from coursekit.check import check, check_equal, check_raises
+from coursekit.check import CheckFailed, check, check_equal, check_raises
 
 from .random_steps import Dry, Engine, happenings, play, schedules
 from .schedules import (
@@ -36,6 +36,7 @@ from .schedules import (
     wait,
 )
 from .toy_runner import check_tokens, engine_of, step, to_the_end
+from .undoing import lengths, undo
 
 QUICK = settings(max_examples=60, deadline=None, derandomize=True, database=None, report_multiple_bugs=False)
 both_caches = pytest.mark.parametrize("trie", [True, False], ids=["with the tree", "without sharing"])
@@ -44,6 +45,31 @@ both_modes = pytest.mark.parametrize("separate", [False, True], ids=["in one run
 
 def line_of(scheduler: Any) -> list[int]:
     return ranks(scheduler.line())
+
+
+def fails(core: Any, error: BaseException, name: str) -> None:
+    """Require that the step fails with this very exception, and is undone."""
+    __tracebackhide__ = True
+    undone, whole = list[str](), core.scheduler.undo
+
+    def watched() -> None:
+        undone.append(name)
+        whole()
+
+    early, commit = list[str](), core.scheduler.commit
+
+    def commits() -> None:
+        early.append(name)
+        commit()
+
+    core.scheduler.undo, core.scheduler.commit = watched, commits
+    try:
+        comes_through(core.step, error, name)
+    finally:
+        del core.scheduler.undo, core.scheduler.commit
+    kind = "" if isinstance(error, Exception) else "; Ctrl-C is a KeyboardInterrupt, which is no Exception"
+    assert undone, f"{name}: the step failed, and was not undone (`undo` was not called){kind}"
+    assert not early, f"{name}: the step was committed before the model had run on it"
 
 
 def comes_through(call: Any, error: BaseException, name: str) -> None:
@@ -70,10 +96,30 @@ def test_task_1_decodes_come_first_and_both_kinds_in_order_of_arrival(lab):
             "the order of arrival alone: decodes come before all others": [0, 1, 2, 3, 4],
             "the decodes come last": [0, 2, 4, 1, 3],
             "each kind is turned round: the request that came first is served first": [3, 1, 4, 2, 0],
+            "those with the fewest tokens due come first; prompts keep the order of arrival": [1, 3, 4, 2, 0],
         },
     )
     check_equal(
-        ranks(scheduler.running), [0, 1, 2, 3, 4], name="`running` after `line`, which only looks at it"
+        ranks(scheduler.running),
+        [0, 1, 2, 3, 4],
+        name="`running` after `line`, which only looks at it",
+        suspects={"`line` has sorted `running` itself; `sorted` makes a new list": [1, 3, 0, 2, 4]},
+    )
+
+
+def test_task_1_requests_that_wait_are_not_in_the_line(lab):
+    scheduler = scheduler_of(lab, seats=8)
+    run(lab, scheduler, text(9, 0), 3)
+    run(lab, scheduler, text(4, 1), 4, output=[7])
+    wait(lab, scheduler, text(5, 2))
+    check_equal(
+        line_of(scheduler),
+        [1, 0],
+        name="the line: 0 is a prompt, 1 decodes, and 2 waits",
+        suspects={
+            "a request that waits is in the line; only those in `running` may be": [1, 0, 2],
+            "a request that waits is in the line, and comes first": [2, 1, 0],
+        },
     )
 
 
@@ -82,7 +128,10 @@ def test_task_1_the_longest_prompt_waits_for_its_turn_like_any_other(lab):
     for seed, (length, computed) in enumerate([(9, 0), (3, 0), (30, 28), (30, 0), (4, 3)]):
         run(lab, scheduler, text(length, seed), computed)
     check_equal(
-        line_of(scheduler), [0, 1, 2, 3, 4], name="five prompts in line, 9, 3, 2, 30 and 1 tokens of them due"
+        line_of(scheduler),
+        [0, 1, 2, 3, 4],
+        name="five prompts in line, 9, 3, 2, 30 and 1 tokens of them due",
+        suspects={"a prompt with one token due was taken for a decode": [4, 0, 1, 2, 3]},
     )
 
 
@@ -101,7 +150,12 @@ def test_task_1_what_is_no_decode_keeps_its_place_among_the_prompts(lab, compute
     run(lab, scheduler, text(9, 0))
     run(lab, scheduler, prompt, computed, output=output)
     run(lab, scheduler, text(5, 2), 5, output=[7])
-    check_equal(line_of(scheduler), [2, 0, 1], name=f"the line: 0 is a prompt, 1 is {what}, 2 decodes")
+    check_equal(
+        line_of(scheduler),
+        [2, 0, 1],
+        name=f"the line: 0 is a prompt, 1 is {what}, 2 decodes",
+        suspects={f"request 1 was taken for a decode; it is {what}": [1, 2, 0]},
+    )
 
 
 def test_task_1_without_requests_the_line_is_empty(lab):
@@ -136,9 +190,19 @@ def test_task_1_a_request_brings_the_least_of_three_numbers(lab, trie, length, c
         suspects={
             "what is left of the budget was passed over": [(0, computed, 0, min(length - computed, chunk))],
             "the chunk size was passed over": [(0, computed, 0, min(length - computed, left))],
-        },
+        }
+        | (
+            {"nothing was planned, since not the whole chunk fits what is left: a part of it does": []}
+            if left < min(length - computed, chunk)
+            else {}
+        ),
     )
-    check_equal(scheduler.left, left - wanted, name=f"{name}what is left of it afterwards")
+    check_equal(
+        scheduler.left,
+        left - wanted,
+        name=f"{name}what is left of it afterwards",
+        suspects={"the tokens of the chunk were not taken off `left`": left},
+    )
     check_equal(
         each.sequence.length, computed, name=f"{name}the tokens in the pool: the model has not run yet"
     )
@@ -175,7 +239,13 @@ def test_task_1_a_prompt_is_not_noted_as_a_decode(lab, prompt, computed, output)
     each = run(lab, scheduler, text(prompt), computed, output=output)
     open_step(scheduler, 12)
     scheduler.add(each)
-    check_equal(scheduler.planned[0].decode, False, name="`decode` of its chunk")
+    due = prompt + len(output) - computed
+    check_equal(
+        scheduler.planned[0].decode,
+        False,
+        name=f"`decode` of its chunk: a prompt of {prompt} tokens, {len(output)} tokens of output, {due} due",
+        suspects={"a prompt with one token due is no decode": True} if due == 1 else {},
+    )
 
 
 def test_task_1_what_the_tree_knows_is_taken_and_not_computed(lab):
@@ -198,7 +268,12 @@ def test_task_1_what_the_tree_knows_is_taken_and_not_computed(lab):
     )
     check_equal(each.sequence.pages[:2], known, name="its first two pages, which are the tree's")
     check_equal(len(each.sequence.pages), 3, name="how many pages of 3 it has for 9 tokens")
-    check_equal(scheduler.left, 9, name="what is left of a budget of 12: tokens that are found cost nothing")
+    check_equal(
+        scheduler.left,
+        9,
+        name="what is left of a budget of 12: tokens that are found cost nothing",
+        suspects={"the tokens that were found were taken off `left`, too": 3},
+    )
 
 
 def test_task_1_a_prompt_that_is_half_computed_asks_again(lab):
@@ -244,9 +319,23 @@ def test_task_1_one_that_resumes_and_lacks_its_last_token_only_is_no_decode(lab)
         open_step(scheduler, 12)
         scheduler.add(each, found)
         when = "before `add`" if before else "in `add`"
-        check_equal(shares(scheduler.planned), [(1, 0, 6, 1)], name=f"the plan, 6 of 7 tokens found {when}")
         check_equal(
-            scheduler.planned[0].decode, False, name=f"`decode` of its chunk, 6 of 7 tokens found {when}"
+            shares(scheduler.planned),
+            [(1, 0, 6, 1)],
+            name=f"the plan, 6 of 7 tokens found {when}, 4 of the prompt and 2 of the output",
+            suspects={
+                "the cache was asked for the tokens of the prompt only; output is found, too": [(1, 0, 3, 4)]
+            },
+        )
+        check_equal(
+            scheduler.planned[0].decode,
+            False,
+            name=f"`decode` of its chunk, 6 of 7 tokens found {when}",
+            suspects={
+                "`found` was passed over: a request for which tokens were found in this step is no decode"
+                if before
+                else "whether it decodes was asked after the match, when only its newest token is due": True
+            },
         )
 
 
@@ -265,7 +354,9 @@ def test_task_1_others_find_at_once_what_this_step_will_fill(lab, left):
         suspects={
             "the whole prompt was published: only what is computed in this step may be": [
                 prefix(text(3 * k)) for k in (1, 2, 3)
-            ]
+            ],
+            "the pages that this step fills were not published: `publish` goes up to the tokens that the pool "
+            "holds after the step": [],
         },
     )
     other = run(lab, scheduler, [*text(9), 5, 5, 5])
@@ -286,7 +377,8 @@ def test_task_1_a_page_that_is_full_only_with_this_step_is_published_with_it(lab
     check_equal(
         list(tree(scheduler.cache)),
         [prefix(text(3))],
-        name="the prefixes in the tree: 2 of 3 tokens were there",
+        name="the prefixes in the tree: 2 of 3 tokens were there, and the step adds the third",
+        suspects={"the page that this step fills was not published": []},
     )
 
 
@@ -299,7 +391,10 @@ def test_task_1_a_page_with_output_is_published_too(lab):
         list(tree(scheduler.cache)),
         [prefix(text(3)), prefix([*text(4), 7, 8])],
         name="the prefixes in the tree, after a decode whose token fills a page of 3",
-        suspects={"pages with output were not published, only those of the prompt": [prefix(text(3))]},
+        suspects={
+            "pages with output were not published, only those of the prompt": [prefix(text(3))],
+            "`publish` was given the tokens of the prompt only": [prefix(text(3)), prefix(text(4))],
+        },
     )
 
 
@@ -326,30 +421,8 @@ def test_task_1_where_nothing_is_left_nothing_is_looked_for(lab):
     check_equal(
         [node.page for node in scheduler.cache.unheld],
         order,
-        name="the pages in the order of eviction, after `add` where 0 is left: nothing is to be looked for then",
-    )
-
-
-@pytest.mark.parametrize("computed", [0, 3, 4, 6])
-@both_caches
-def test_task_1_a_request_without_pages_has_what_it_had(lab, trie, computed):
-    """What the tree has is all that is available: once it is found, no page is left for the rest."""
-    scheduler = scheduler_of(lab, trie=trie)
-    each = run(lab, scheduler, text(13), computed)
-    decode = run(lab, scheduler, text(4, 1), 4, output=[7])
-    plant(lab, scheduler, text(10))
-    other = leave_free(lab, scheduler, 0)
-    open_step(scheduler, 12)
-    before = books(scheduler)
-    scheduler.add(each)
-    when = "after `add` of a request for which there is no page"
-    check_books(scheduler, before, when, other)
-    check_equal(scheduler.left, 12, name=f"what is left of the budget, {when}")
-    scheduler.add(decode)
-    check_equal(
-        shares(scheduler.planned),
-        [(1, 4, 0, 1)],
-        name=f"the plan, {when} and of one whose last page has room",
+        name="the pages in the order of eviction, after `add` where 0 is left",
+        suspects={"the cache was asked, and nothing is left of the budget": [3, 2, 1]},
     )
 
 
@@ -373,10 +446,47 @@ def test_task_1_a_request_gets_pages_for_a_part_of_its_tokens(lab):
     scheduler.add(each)
     when = "of 8 tokens that are due, where `take_pages` returns 4"
     check_equal(
-        shares(scheduler.planned), [(0, 3, 0, 4)], name=f"the plan, as (request, had, found, count), {when}"
+        shares(scheduler.planned),
+        [(0, 3, 0, 4)],
+        name=f"the plan, as (request, had, found, count), {when}",
+        suspects={"what `take_pages` returned was passed over": [(0, 3, 0, 8)]},
     )
     check_equal(scheduler.left, 8, name=f"what is left of a budget of 12, {when}")
     check_equal(list(tree(scheduler.cache)), [prefix(text(3)), prefix(text(6))], name=f"the tree, {when}")
+
+
+@pytest.mark.parametrize("computed", [0, 3, 4, 6])
+@both_caches
+def test_task_1_a_request_without_pages_has_what_it_had(lab, trie, computed):
+    """What the tree has is all that is available: once it is found, no page is left for the rest."""
+    scheduler = scheduler_of(lab, trie=trie)
+    each = run(lab, scheduler, text(13), computed)
+    decode = run(lab, scheduler, text(4, 1), 4, output=[7])
+    plant(lab, scheduler, text(10))
+    other = leave_free(lab, scheduler, 0)
+    open_step(scheduler, 12)
+    before = books(scheduler)
+    scheduler.add(each)
+    when = "after `add` of a request for which there is no page"
+    found = 9 - computed if trie and computed != 4 else 0
+    suspects = {
+        "how many tokens of each are in the pool": {
+            "what was found in this step was kept: the request goes back to what it had before the match": [
+                computed + found,
+                4,
+            ],
+            "the request gave up all that it had; it goes back to what it had before the match": [0, 4],
+        },
+        "the step being planned": {"a chunk without tokens was planned": [(0, computed, found, 0)]},
+    }
+    check_books(scheduler, before, when, other, suspects=suspects)
+    check_equal(scheduler.left, 12, name=f"what is left of the budget, {when}")
+    scheduler.add(decode)
+    check_equal(
+        shares(scheduler.planned),
+        [(1, 4, 0, 1)],
+        name=f"the plan, {when} and of one whose last page has room",
+    )
 
 
 # Task 2: which request may begin
@@ -390,17 +500,20 @@ def admit(scheduler: Any, left: int = 12) -> list[tuple[int, int]]:
     return [(each.rank, brought.get(each.rank, 0)) for each in scheduler.begun]
 
 
-def check_lists(scheduler: Any) -> None:
-    """Who has begun, runs and is in the plan; who has not, waits; each in order of arrival."""
+def check_lists(scheduler: Any, running: int, begin: int, everyone: int) -> None:
+    """Of all requests the first ones ran before, the next ones begin, the others wait; each in order of arrival."""
     __tracebackhide__ = True
-    begun, running, waiting = (
-        ranks(each) for each in (scheduler.begun, scheduler.running, scheduler.waiting)
+    begun = list(range(running, running + begin))
+    seats = f"where {running} ran, and {begin} may begin"
+    check_equal(ranks(scheduler.begun), begun, name=f"the requests in `begun`, {seats}")
+    check_equal(
+        ranks(chunk.running for chunk in scheduler.planned), begun, name=f"the requests in the plan, {seats}"
     )
     check_equal(
-        ranks(chunk.running for chunk in scheduler.planned), begun, name="the plan, compared with `begun`"
+        ranks(scheduler.running), list(range(running + begin)), name=f"the requests that run, {seats}"
     )
-    check_equal(running[len(running) - len(begun) :], begun, name="the last that run, compared with `begun`")
-    check_equal(running + waiting, sorted(running + waiting), name="those that run, and then those that wait")
+    waiting = list(range(running + begin, everyone))
+    check_equal(ranks(scheduler.waiting), waiting, name=f"the requests that wait, {seats}")
 
 
 @both_caches
@@ -415,10 +528,44 @@ def test_task_2_requests_begin_in_order_until_the_budget_is_used_up(lab, trie):
         suspects={
             "only requests whose whole prompt fits the budget begin": [(0, 4), (1, 1), (2, 1)],
             "only one request begins in a step": [(0, 4)],
+            "a request begins where nothing is left of the budget": [(0, 4), (1, 1), (2, 1), (3, 2), (4, 0)],
+            "the request that came last begins first": [(4, 5), (3, 3)],
         },
     )
     check_equal(scheduler.left, 0, name="what is left of the budget")
-    check_lists(scheduler)
+    check_lists(scheduler, 0, 4, 5)
+
+
+@both_caches
+def test_task_2_the_pages_for_the_longest_that_a_request_may_become_have_to_be_there(lab, trie):
+    for pages, expected in ((4, [(0, 2)]), (3, [])):
+        scheduler = scheduler_of(lab, trie=trie, pages=pages)
+        wait(lab, scheduler, text(2), 11)
+        check_equal(
+            admit(scheduler),
+            expected,
+            name=f"who begins with {pages} pages free: the one that waits needs 1 at once, and up to 4",
+            suspects={
+                "the longest that it may become needs 4 pages, and it begins with fewer": [(0, 2)],
+                "it may begin where it needs all pages that are available, and not one more": [],
+            },
+        )
+
+
+@both_caches
+def test_task_2_what_a_request_holds_once_it_has_begun_is_promised_no_more(lab, trie):
+    scheduler = scheduler_of(lab, trie=trie, pages=8)
+    for seed in range(2):
+        wait(lab, scheduler, text(2, seed), 11)
+    check_equal(
+        admit(scheduler),
+        [(0, 2), (1, 2)],
+        name="who begins with 8 pages free: each of the two needs up to 4, and 1 of them at once",
+        suspects={
+            "the page that the first has taken by now counts as promised to it: count what it may still need after "
+            "`begin`": [(0, 2)]
+        },
+    )
 
 
 def test_task_2_none_begins_where_nothing_is_left_of_the_budget(lab):
@@ -446,10 +593,10 @@ def test_task_2_no_more_begin_than_there_are_seats(lab, running):
     for seed in range(5):
         wait(lab, scheduler, text(1, 10 + seed))
     admit(scheduler)
-    check_lists(scheduler)
     check_equal(
         len(scheduler.running), 3, name=f"the requests that run in 3 seats, of which {running} were taken"
     )
+    check_lists(scheduler, running, 3 - running, running + 5)
 
 
 @both_caches
@@ -463,7 +610,10 @@ def test_task_2_a_request_that_has_to_wait_is_not_overtaken(lab, trie):
         admit(scheduler),
         [],
         name="who begins, where the first that waits needs up to 8 pages of 7, and the second 1",
-        suspects={"the second overtakes the first": [(2, 1)]},
+        suspects={
+            "the second overtakes the first": [(2, 1)],
+            "the first begins, and may come to need more pages than there are": [(1, 12)],
+        },
     )
     check_books(scheduler, before, "after `admit` where the first has to wait")
 
@@ -483,7 +633,8 @@ def test_task_2_the_pages_that_running_requests_may_still_need_are_promised(lab,
         suspects={
             "the pages promised to the requests that run were passed over, or only those of the prompt counted": [
                 (1, 5)
-            ]
+            ],
+            "more was promised to request 0 than the 4 pages that it may still need": [],
         },
     )
 
@@ -548,7 +699,12 @@ def test_task_2_pages_that_another_request_holds_are_found_and_not_lacking(lab):
         name="who begins with 2 pages free: it needs 5, and 4 of them are found",
         suspects={"the pages that are found count as lacking": []},
     )
-    check_equal(shares(scheduler.planned), [(1, 0, 12, 2)], name="the plan, as (request, had, found, count)")
+    check_equal(
+        shares(scheduler.planned),
+        [(1, 0, 12, 2)],
+        name="the plan, as (request, had, found, count)",
+        suspects={"`begin` was not told how many tokens were found": [(1, 12, 0, 2)]},
+    )
 
 
 @pytest.mark.parametrize(("free", "begins"), [(0, False), (1, False), (2, True)])
@@ -574,6 +730,11 @@ def test_task_2_a_page_that_was_found_can_no_more_be_evicted(lab, free, begins):
             before,
             "after `admit` of a request that has to wait: it gives back what was found",
             other,
+            suspects={
+                "how many tokens of each are in the pool": {
+                    "the request waits, and still holds what was found: release it": [12]
+                }
+            },
         )
 
 
@@ -634,14 +795,34 @@ def test_task_2_shared_pages_make_room_for_a_request_that_would_not_fit_alone(la
 # Task 3: a step, and its way back
 
 
+def plan_of(lab: Any, scheduler: Any) -> Any:
+    """A plan where there are pages enough."""
+    __tracebackhide__ = True
+    budget = scheduler.token_budget
+    try:
+        return scheduler.plan()
+    except lab.paged.allocator.OutOfPages as error:
+        if scheduler.planned or scheduler.left == budget:
+            raise
+        raise CheckFailed(
+            f"OutOfPages was raised; nothing is planned, and `left` is {scheduler.left} of a budget of {budget}: "
+            "each plan begins with the whole budget"
+        ) from error
+
+
 @both_caches
 def test_task_3_the_walkthrough_of_the_chapter(lab, trie):
     scheduler = scheduler_of(lab, pages=40, P=16, budget=256, chunk=128, trie=trie)
     first, second = (wait(lab, scheduler, text(n, seed), 1) for seed, n in enumerate([250, 300]))
     steps = [([(0, 0, 0, 128), (1, 0, 0, 128)], (8, 8)), ([(0, 128, 0, 122), (1, 128, 0, 128)], (16, 16))]
     for number, (expected, pages) in enumerate(steps):
-        plan = scheduler.plan()
-        check_equal(shares(plan), expected, name=f"step {number}, as (request, had, found, count)")
+        plan = plan_of(lab, scheduler)
+        check_equal(
+            shares(plan),
+            expected,
+            name=f"step {number}, as (request, had, found, count)",
+            suspects={"a request brings two chunks to one step": [*expected, (1, 128, 0, 6)]},
+        )
         held = tuple(len(each.sequence.pages) for each in (first, second))
         check_equal(held, pages, name=f"the pages of 16 that the two hold in step {number}")
         ran(scheduler, plan)
@@ -661,7 +842,22 @@ def test_task_3_decodes_then_prompts_then_those_that_begin(lab):
     wait(lab, scheduler, text(20, 4))
     wait(lab, scheduler, text(2, 5))
     plan = scheduler.plan()
-    check_equal(counts(plan), [(1, 1), (3, 1), (0, 5), (2, 1), (4, 4)], name="the step, as (request, tokens)")
+    check_equal(
+        counts(plan),
+        [(1, 1), (3, 1), (0, 5), (2, 1), (4, 4)],
+        name="the step, as (request, tokens): 0 to 3 run, 1 and 3 of them decode, 4 and 5 wait",
+        suspects={
+            "those that run are served in the order of arrival; `line` says in which order": [
+                (0, 5),
+                (1, 1),
+                (2, 1),
+                (3, 1),
+                (4, 4),
+            ],
+            "no request begins beside those that run": [(1, 1), (3, 1), (0, 5), (2, 1)],
+            "requests begin before those that run are served": [(4, 5), (5, 2), (1, 1), (3, 1), (0, 3)],
+        },
+    )
     check_equal(counts(scheduler.planned), counts(plan), name="`planned`, compared with what `plan` returned")
     check_equal(ranks(scheduler.begun), [4], name="the requests that have begun in this step")
     check_sound_step(scheduler, "when the step was planned")
@@ -729,7 +925,10 @@ def test_task_3_where_others_hold_the_pages_and_none_can_go_on_it_says_so(lab, t
     scheduler.undo()
     other.release()
     check_equal(
-        counts(scheduler.plan()), [(0, 1), (1, 4)], name="the plan after the others gave their pages back"
+        counts(scheduler.plan()),
+        [(0, 1), (1, 4)],
+        name="the plan after it was undone, and the others gave their pages back",
+        suspects={"request 0 has lost what it had before the step that was undone": [(0, 7), (1, 4)]},
     )
 
 
@@ -831,13 +1030,32 @@ def test_task_3_those_that_began_wait_again_before_all_others(lab):
     check_equal(ranks(scheduler.running), [], name="the requests that run after `undo`")
 
 
+def test_task_3_what_the_requests_had_is_noted_before_anything_is_planned(lab):
+    scheduler = busy(lab)
+    scheduler.plan()
+    noted = {each.rank: had for each, had in scheduler.had.items()}
+    now = {each.rank: each.sequence.length for each in scheduler.running}
+    check_equal(
+        noted,
+        {0: 4, 1: 4, 2: 3},
+        name="`had` when the step is planned: how many tokens of each that ran before it were in the pool",
+        suspects={
+            "it was noted when requests had been planned; note it first": {
+                rank: now[rank] for rank in range(3)
+            },
+            "it was noted when all had been planned, and requests had begun; note it first": now,
+            "it was not noted": {},
+        },
+    )
+
+
 @both_caches
 def test_task_3_undo_puts_everything_back(lab, trie):
     scheduler = busy(lab, trie)
-    before = books(scheduler)
+    before, had = books(scheduler), lengths(scheduler.running)
     first = shares(scheduler.plan())
     assert scheduler.begun, "the test wants requests to begin in the step"
-    scheduler.undo()
+    undo(scheduler, had, "a step")
     check_books(scheduler, before, "after a step was planned and undone")
     check_equal(shares(scheduler.plan()), first, name="the same step, planned once more after `undo`")
 
@@ -847,9 +1065,9 @@ def test_task_3_undone_twice_and_again_it_goes_on_as_if_nothing_had_happened(lab
     scheduler, other = busy(lab, trie), busy(lab, trie)
     for number in range(12):
         for _ in range(2):
-            before = books(scheduler)
+            before, had = books(scheduler), lengths(scheduler.running)
             scheduler.plan()
-            scheduler.undo()
+            undo(scheduler, had, f"step {number}")
             check_books(scheduler, before, f"after step {number} was undone")
         plan, expected = scheduler.plan(), other.plan()
         check_equal(
@@ -867,7 +1085,7 @@ def test_task_3_pages_that_were_evicted_stay_evicted(lab):
     wait(lab, scheduler, text(12, 1), 4)
     scheduler.plan()
     check_equal(scheduler.cache.evicted, 2, name="the pages evicted for 4, where 2 were free")
-    scheduler.undo()
+    undo(scheduler, {}, "a step for which pages were evicted")
     check_sound(scheduler, "after `undo` of a step for which pages were evicted")
     check_equal(list(tree(scheduler.cache)), [prefix(text(3)), prefix(text(6))], name="the tree after `undo`")
     check_equal(scheduler.cache.available, 6, name="the pages that are available after `undo`")
@@ -885,7 +1103,8 @@ def test_task_3_pages_that_were_evicted_stay_evicted(lab):
 def test_task_3_a_plan_that_failed_half_way_is_undone_too(lab, trie, what, calls, before):
     """Ctrl-C comes right before or after the page cache has done something for a request."""
     scheduler = busy(lab, trie)
-    known, whole, seen = books(scheduler), getattr(scheduler.cache, what), []
+    known, had = books(scheduler), lengths(scheduler.running)
+    whole, seen = getattr(scheduler.cache, what), list[Any]()
 
     def interrupted(*arguments: Any) -> Any:
         seen.append(arguments)
@@ -901,7 +1120,7 @@ def test_task_3_a_plan_that_failed_half_way_is_undone_too(lab, trie, what, calls
         KeyboardInterrupt, scheduler.plan, name=f"a plan in which Ctrl-C comes in a call of `{what}`"
     )
     delattr(scheduler.cache, what)
-    scheduler.undo()
+    undo(scheduler, had, f"a plan in which Ctrl-C came in a call of `{what}`")
     check_books(scheduler, known, f"after `undo` of a plan in which Ctrl-C came in a call of `{what}`")
     plan, line = scheduler.plan(), busy(lab, trie)
     check_equal(
@@ -964,9 +1183,25 @@ def test_task_3_requests_leave_whether_they_wait_or_run(lab, trie):
     held = [list(each.sequence.pages) for each in stay]
     gone = [each.request for each in everyone if each not in stay]
     scheduler.remove([gone[2], new_request(lab, text(4, 1), 4), gone[0], gone[3], gone[1]])
-    check_equal(ranks(scheduler.running), [2], name="the requests that run, after 0, 1, 4 and 6 were removed")
+    when = "after 0, 1, 4 and 6 were removed"
+    skips = "either the loop ends there, or it takes requests out of the list that it walks through, and skips one"
     check_equal(
-        ranks(scheduler.waiting), [5], name="the requests that wait, after 0, 1, 4 and 6 were removed"
+        ranks(scheduler.running),
+        [2],
+        name=f"the requests that run, {when}",
+        suspects={f"0 was removed, and 1 was not: {skips}": [1, 2], "those that run stay": [0, 1, 2]},
+    )
+    check_equal(
+        ranks(scheduler.waiting),
+        [5],
+        name=f"the requests that wait, {when}",
+        suspects={"those that wait stay": [4, 5, 6]},
+    )
+    left = {each.rank: list(each.sequence.pages) for each in everyone if each not in stay}
+    check_equal(
+        left,
+        {0: [], 1: [], 4: [], 6: []},
+        name="the pages of the requests that were removed, which should be released",
     )
     check_equal([each.sequence.pages for each in stay], held, name="the pages of the requests that stay")
     check_sound(scheduler, "after two requests that ran and two that waited were removed")
@@ -1196,6 +1431,17 @@ def failing(lab: Any, core: Any, error: BaseException, at: int) -> Any:
     return push(lab, core, prompt_of(5, 9), 6, sample=sample)
 
 
+def step_beside(core: Any, kind: type[Exception]) -> Any:
+    """A step in which a sampler may fail with such an exception, which must not come out of it."""
+    __tracebackhide__ = True
+    try:
+        return core.step()
+    except kind as error:
+        raise CheckFailed(
+            f"the {kind.__name__} of a sampler came out of the step; it should end its request alone"
+        ) from error
+
+
 @pytest.mark.parametrize("at", [0, 2])
 @both_caches
 def test_task_4_a_sampler_that_fails_ends_its_request_alone(lab, trie, at):
@@ -1205,11 +1451,21 @@ def test_task_4_a_sampler_that_fails_ends_its_request_alone(lab, trie, at):
         failing(lab, core, ValueError("no token will do"), at),
         push(lab, core, prompt_of(8), 6),
     )
-    steps = [core.step() for _ in range(at + 1)]
-    assert bad in steps[-1].finished, "the request whose sampler failed should be in `finished` of that step"
+    steps = [step_beside(core, ValueError) for _ in range(at + 1)]
+    told = bad in steps[-1].finished
+    assert told, "the request whose sampler failed should be in `finished` of that step"
     assert bad not in core.requests, "the request whose sampler failed should have left the engine"
-    said = bad.error or ""
-    assert "no token will do" in said, f"its `error` should say why, 'no token will do'; it is {bad.error!r}"
+    assert bad.error is not None, "its `error` should say why it failed; it is None"
+    check_equal(
+        bad.error,
+        "ValueError: no token will do",
+        name="its `error`, which should say why: the exception's name and message",
+        suspects={
+            "the message alone; the name of the exception is missing": "no token will do",
+            "what `repr` gives": "ValueError('no token will do')",
+            "the name alone; the message is missing": "ValueError",
+        },
+    )
     check_equal(bad.output, alone(bad.prompt_ids, at), name="its output: what it had before")
     check_sound(core.scheduler, "after a sampler failed")
     check_equal(
@@ -1224,9 +1480,10 @@ def test_task_4_a_sampler_that_fails_ends_its_request_alone(lab, trie, at):
 def test_task_4_any_exception_of_a_sampler_ends_its_request_also_one_without_a_message(lab, kind):
     core = engine_of(lab, budget=20)
     bad, other = failing(lab, core, kind(), 1), push(lab, core, prompt_of(4), 6)
-    core.step()
-    core.step()
-    assert kind.__name__ in (bad.error or ""), (
+    step_beside(core, kind)
+    step_beside(core, kind)
+    assert isinstance(bad.error, str), f"the request's `error` should be a str; it is {bad.error!r}"
+    assert kind.__name__ in bad.error, (
         f"the request's `error` should have the name of the exception, {kind.__name__}; it is {bad.error!r}"
     )
     check_equal(bad.num_generated, 1, name="the tokens of the request whose sampler failed at its second")
@@ -1240,7 +1497,18 @@ def test_task_4_ctrl_c_in_a_sampler_comes_through(lab, trie):
     other, bad = push(lab, core, prompt_of(4), 6), failing(lab, core, error, 0)
     comes_through(core.step, error, "Ctrl-C in a sampler")
     check_equal(bad.error, None, name="the `error` of the request: Ctrl-C is none of its own")
+    assert not core.scheduler.planned, (
+        "after Ctrl-C in a sampler, the step is not committed: commit it before the requests sample"
+    )
     check_sound(core.scheduler, "after Ctrl-C in a sampler")
+    check_equal(
+        [each.sequence.length for each in core.scheduler.running],
+        [4, 5],
+        name="the tokens in the pool of the two that run, after Ctrl-C in a sampler: the model has run on them",
+        suspects={
+            "the step was undone, and the model had run on it: only planning and the run are undone": []
+        },
+    )
     core.abort([bad])
     to_the_end(core)
     check_tokens([other], core.max_positions, "beside one in whose sampler Ctrl-C came")
@@ -1259,7 +1527,7 @@ def test_task_4_a_model_that_fails_leaves_all_as_it_was(lab, trie, separate, err
             break
         before, told = books(core.scheduler), [list(request.token_ids) for request in requests]
         core.runner.failure = error
-        comes_through(core.step, error, f"an error of the model in step {number}")
+        fails(core, error, f"{error!r} in the model in step {number}")
         check_books(core.scheduler, before, f"after the model failed in step {number}")
         check_equal(
             [request.token_ids for request in requests], told, name="the tokens after the model failed"
@@ -1282,7 +1550,7 @@ def test_task_4_the_second_run_of_a_step_fails_and_the_first_does_not_count(lab)
         return whole(sequences, tables, tokens, q_lens)
 
     core.runner.run = fails_on_chunks
-    comes_through(core.step, error, "an error in the second run of a step")
+    fails(core, error, "an error in the second run of a step")
     core.runner.run = whole
     check_books(core.scheduler, before, "after the second run of a step failed, and the first did not")
     to_the_end(core)
@@ -1294,7 +1562,15 @@ def test_task_4_a_plan_that_fails_is_undone(lab):
     push(lab, core, prompt_of(4), 2)
     other = leave_free(lab, core.scheduler, 1)
     before = books(core.scheduler)
+    undone, whole = list[str](), core.scheduler.undo
+
+    def watched() -> None:
+        undone.append("once")
+        whole()
+
+    core.scheduler.undo = watched
     check_raises(lab.paged.allocator.OutOfPages, core.step, name="a step where others hold all pages but one")
+    assert undone, "planning failed, and the step was not undone (`undo` was not called)"
     check_books(core.scheduler, before, "after a step for which there were no pages", other)
     check_equal(core.runner.runs, [], name="the runs of the model: there was no plan")
 
@@ -1312,7 +1588,7 @@ def test_task_4_ctrl_c_while_a_step_is_planned_undoes_it(lab):
             raise error
 
     core.scheduler.cache.acquire = interrupted
-    comes_through(core.step, error, "Ctrl-C while a step is planned")
+    fails(core, error, "Ctrl-C while a step is planned")
     core.scheduler.cache.acquire = acquire
     check_books(core.scheduler, before, "after Ctrl-C came while a step was planned")
 
@@ -1338,7 +1614,7 @@ def test_task_4_what_was_found_is_counted_only_where_the_model_ran(lab):
     to_the_end(core)
     push(lab, core, prompt, 1)
     core.runner.failure = error = KeyError("a model failed")
-    comes_through(core.step, error, "an error of the model")
+    fails(core, error, "an error of the model")
     check_equal(core.scheduler.reused, 0, name="the tokens found in all steps; the last one failed")
     step(core)
     check_equal(core.scheduler.reused, 9, name="the tokens found in all steps")
@@ -1482,8 +1758,8 @@ def padded(lab: Any, plan: Any, P: int) -> Any:
     return lab.scheduling.padded.PaddedArguments.build(plan, P)
 
 
-def check_arguments(found: Any, **expected: Any) -> None:
-    """All five arguments, in numbers."""
+def check_arguments(found: Any, suspects: dict[str, Any] | None = None, **expected: Any) -> None:
+    """All five arguments, in numbers; for each there may be mistakes, with what they would make of it."""
     __tracebackhide__ = True
     axes = {"tokens": "B L", "seq_block_ids": "B pages"}
     for name, values in expected.items():
@@ -1493,6 +1769,7 @@ def check_arguments(found: Any, **expected: Any) -> None:
             name=f"`{name}`",
             axes=axes.get(name, "B"),
             dtype="int64",
+            suspects={cause: np.array(given) for cause, given in (suspects or {}).get(name, {}).items()},
         )
 
 
@@ -1558,6 +1835,13 @@ def test_task_5_chunks_from_the_middle_and_a_decode(lab):
         q_lens=[1, 4, 2],
         seq_lens=[7, 5, 2],
         seq_block_ids=[[3, 8, 4], [6, 2, 0], [5, 0, 0]],
+        suspects={
+            "q_lens": {"these are the lengths of the sequences after the step: `seq_lens`": [7, 5, 2]},
+            "seq_lens": {
+                "these are the lengths of the chunks: `q_lens`": [1, 4, 2],
+                "these are the lengths of the sequences before the step: `start_positions`": [6, 1, 0],
+            },
+        },
     )
 
 
@@ -1629,6 +1913,13 @@ def test_task_5_a_request_starts_behind_what_was_found(lab):
         q_lens=[2],
         seq_lens=[8],
         seq_block_ids=[each.sequence.pages],
+        suspects={
+            "start_positions": {
+                "the chunk starts behind what the request had (`had`); it starts behind what was found, too": [
+                    0
+                ]
+            }
+        },
     )
 
 

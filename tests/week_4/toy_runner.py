@@ -91,8 +91,29 @@ def engine_of(
 ) -> Any:
     """An engine without requests around a toy runner, which is its `runner`."""
     scheduler = scheduler_of(lab, pages=pages, P=P, **options)
+    _watch_remove(scheduler)
     runner = ToyRunner(lab, scheduler, pages + 1, P)
     return lab.scheduling.batch.ExtendBatch(runner, scheduler, separate, max_requests)
+
+
+def _watch_remove(scheduler: Any) -> None:
+    """Task 4's tests look at what Task 3's `remove` has done: where it fails, they say so."""
+    whole = scheduler.remove
+
+    def watched(requests: Collection[Any]) -> None:
+        __tracebackhide__ = True
+        gone = [each for each in _all(scheduler) if each.request in requests]
+        whole(requests)
+        for each in gone:
+            task = "`remove`, which is Task 4.2.3's:"
+            assert each not in _all(scheduler), (
+                f"{task} request {each.rank} was to be removed, and is still there"
+            )
+            assert not each.sequence.pages, (
+                f"{task} request {each.rank} was removed, and its pages {each.sequence.pages} were not released"
+            )
+
+    scheduler.remove = watched
 
 
 def step(core: Any, when: str = "a step") -> list[Share]:
@@ -160,11 +181,19 @@ def _check_step(core: Any, plan: Sequence[Any], done: Any, rank_of: dict[Any, in
     assert done is not None, f"{when}: None came back; is a `return` missing?"
     issued = [(rank_of.get(request, "?"), count) for request, count in done.issued]
     expected = [(chunk.running.rank, chunk.count) for chunk in _in_order(core, plan)]
-    check_equal(issued, expected, name=f"the (request, tokens) that took part in {when}")
+    unordered = [(chunk.running.rank, chunk.count) for chunk in plan]
+    check_equal(
+        issued,
+        expected,
+        name=f"the (request, tokens) that took part in {when}",
+        suspects={"the order of the plan; `order` says in which order it is run": unordered},
+    )
     requests = [chunk.running.request for chunk in plan]
     over = [each for each in requests if each.error or each.finished(core.max_positions)]
-    told = sorted(rank_of[each] for each in done.finished)
-    check_equal(told, sorted(rank_of[each] for each in over), name=f"the requests in `finished` of {when}")
+    told, wanted = ([rank_of[each] for each in some] for some in (done.finished, over))
+    missing = sorted(set(wanted) - set(told))
+    assert not missing, f"{when}: requests {missing} are finished, and not in `finished` of the Step"
+    check_equal(sorted(told), sorted(wanted), name=f"the requests in `finished` of {when}")
     left = [rank_of[each] for each in over if each in core.requests]
     assert not left, f"after {when}: finished, and still in the engine: requests {left}"
 

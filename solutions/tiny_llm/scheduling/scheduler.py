@@ -194,10 +194,12 @@ class Scheduler:
     def undo(self) -> None:
         """Forget the step that was planned, in part or as a whole: the model has not run on it, or has failed.
 
-        Every request has what it had before, in pages, tokens and the order of the line; those that have begun in
-        this step wait again, before all others. That goes for a request, too, that was being planned when planning
-        failed, and is not in the plan yet. Pages that were evicted stay evicted, and a request that has lost its
-        pages in this step (Day 4.3) waits without any.
+        Every request has what it had before, in pages, tokens and the order of the line. First all are released:
+        those in ``had`` to what they had; then those that have begun, and those that wait, to nothing. (A request
+        that waits may have matched when planning failed. One that has lost its pages in this step, Day 4.3, is in
+        ``had``, too, and waits without any.) Then the cache withdraws what was published. Those that have begun wait
+        again, before all others. At the end nothing is planned, nothing has begun, and ``had`` is empty. Pages that
+        were evicted stay evicted.
         """
         for each, had in self.had.items():
             self.cache.release(each.sequence, had)

@@ -93,7 +93,8 @@ class ExtendBatch(EngineCore):
         """Plan a step, run the model on it, sample, and let the requests go that are finished.
 
         If planning or the model fails, everything is as it was before the step, apart from pages that were evicted,
-        and requests that were preempted (Day 4.3).
+        and requests that were preempted (Day 4.3). Once the model has run, nothing is undone, not even where Ctrl-C
+        comes in a sampler.
         If the sampler of a request fails with an Exception, this request alone ends: its ``error`` is the exception's
         name and message, and its output is what it had.
 
