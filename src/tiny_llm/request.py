@@ -41,7 +41,7 @@ class Request:
         self.sample = sample
         self.priority = priority
         self.client = client
-        self.error: str | None = None  # why an engine refused the request; None if it did not
+        self.error: str | None = None  # why an engine refused the request, or how it failed (Day 4.2)
 
     @property
     def prompt_ids(self) -> list[int]:

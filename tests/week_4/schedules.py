@@ -10,6 +10,8 @@ from week_3.pages import allocator_of, pages_needed
 
 from coursekit.check import CheckFailed, check_equal
 
+from .prefixes import prefixes
+
 Share = tuple[int, int, int, int]  # which request, and of its chunk: had, found, count
 
 
@@ -122,12 +124,7 @@ def counts(plan: Iterable[Any]) -> list[tuple[int, int]]:
 
 def tree(cache: Any) -> dict[str, int]:
     """The tokens from the root to each node as text, and its page; a cache without a tree has none."""
-    found, rest = dict[tuple[int, ...], int](), [((), cache.root)] if hasattr(cache, "root") else []
-    while rest:
-        prefix, node = rest.pop()
-        for key, child in node.children.items():
-            found[*prefix, *key] = child.page
-            rest.append(((*prefix, *key), child))
+    found = prefixes(cache)
     return {" ".join(map(str, prefix)): found[prefix] for prefix in sorted(found)}
 
 

@@ -1476,6 +1476,18 @@ def test_task_4_a_sampler_that_fails_ends_its_request_alone(lab, trie, at):
     check_equal([each.error for each in (before, after)], [None, None], name="the `error` of the two others")
 
 
+def test_task_4_a_request_that_has_failed_may_be_pushed_again_and_goes_on(lab):
+    core = engine_of(lab, budget=20)
+    bad = failing(lab, core, ValueError("not yet"), 2)
+    for _ in range(3):
+        step_beside(core, ValueError)
+    bad.sample = lab.generate.greedy
+    core.push(bad)
+    to_the_end(core)
+    check_equal(bad.error, None, name="the `error` of a request that failed, was pushed again, and has ended")
+    check_tokens([bad], core.max_positions, "after one of them had failed and was pushed again")
+
+
 @pytest.mark.parametrize("kind", [KeyError, RuntimeError, ArithmeticError, StopIteration])
 def test_task_4_any_exception_of_a_sampler_ends_its_request_also_one_without_a_message(lab, kind):
     core = engine_of(lab, budget=20)

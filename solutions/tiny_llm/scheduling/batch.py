@@ -81,12 +81,13 @@ class ExtendBatch(EngineCore):
         )
 
     def push(self, request: Request) -> None:
-        """Let a request wait; the scheduler decides when it begins.
+        """Let a request wait; the scheduler decides when it begins. An ``error`` of an earlier time is forgotten.
 
         Raises:
             ValueError: as :meth:`EngineCore.push` says.
         """
         self.require_entry(request)
+        request.error = None
         self.scheduler.push(request)
 
     def step(self) -> Step:
