@@ -104,6 +104,15 @@ class Ragged:
         protocol: Protocol
 
 
+class Documents:
+    if TYPE_CHECKING:
+        from tiny_llm.documents import (
+            oracle,
+            positions,
+            prompt,
+        )
+
+
 class Scheduling:
     if TYPE_CHECKING:
         from tiny_llm.scheduling import (
@@ -142,6 +151,7 @@ class Modules:
             weights,
         )
 
+        documents: Documents
         kernels: Kernels
         loading: Loading
         paged: Paged
