@@ -110,6 +110,7 @@ class Scheduling:
             batch,
             block_tables,
             fairness,
+            levels,
             padded,
             preemption,
             scheduler,
