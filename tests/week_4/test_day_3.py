@@ -466,6 +466,7 @@ def test_task_2_where_there_are_pages_they_are_taken_and_no_request_is_preempted
     )
     check_equal(running.sequence.length, computed, name=f"how many tokens are computed, {when}")
     check_equal(preempted(scheduler), [], name=f"who was preempted {when}")
+    check_equal(scheduler.short, False, name=f"whether `short` notes that a page was lacking, {when}")
     check_books(scheduler, f"after take_pages {when}")
 
 
@@ -518,6 +519,9 @@ def test_task_2_one_victim_is_preempted_where_there_is_no_room_for_a_single_toke
     check_equal(len(line[0].sequence.pages), 4, name="how many pages the request has then")
     check_equal(names(scheduler.running), ["A", "B", "C"], name="who runs then")
     check_equal(names(scheduler.waiting), ["D"], name="who waits then")
+    check_equal(
+        scheduler.short, True, name="whether `short` notes that A lacked a page, and D was preempted for it"
+    )
 
 
 @both_caches
@@ -1059,18 +1063,6 @@ def test_task_3_who_gives_a_seat_gives_its_pages_too(lab):
         "each",
         suspects={"one was preempted for the seat, and another one for the pages": ["C", "B"]},
     )
-
-
-def test_task_3_two_that_hold_the_same_pages_are_both_preempted_where_no_other_room_is(lab):
-    scheduler = scheduler_of(lab)
-    run(lab, scheduler, text(12), 6, client="A")
-    run(lab, scheduler, [*text(6), *text(6, 1)], 6, client="B")
-    waiting = wait(lab, scheduler, text(5, 7), client="W", level=1)
-    take(scheduler)
-    check_equal(
-        scheduler.may_begin(waiting), True, name="whether W may begin on the 2 pages that A and B hold"
-    )
-    check_equal(way_for(scheduler, waiting), ["B", "A"], name="who is preempted for W (level 1), in order")
 
 
 def test_task_3_a_request_in_this_step_is_not_preempted_for_one_that_waits(lab):

@@ -43,7 +43,8 @@ class PreemptiveScheduler(LeveledScheduler):
         """Take the pages for some tokens of a request, or for as many of them as there are pages.
 
         Only where there is no page even for one token, another request is preempted. One is enough: releasing a
-        victim frees a page, and that is room for a token at least.
+        victim frees a page, and that is room for a token at least. ``short`` notes it: no request begins in this
+        step any more.
 
         Args:
             running: the request.
@@ -155,15 +156,14 @@ class PreemptiveScheduler(LeveledScheduler):
     def make_way(self, waiting: Standing) -> None:
         """Preempt requests of :meth:`lower` until there are a seat, and pages for all that is due of one that waits.
 
-        Each time it is the one that stands lowest. Where no seat is lacking, it must free a page (only if none of
-        them does alone, the lowest is preempted nevertheless: two may hold the same pages).
+        Each time the one that stands lowest. Where no seat is lacking, it must free a page: some of them always does.
 
         Args:
             waiting: a request that may begin (:meth:`may_begin`), with the pages that the cache has found for it.
         """
         lower, full = self.lower(waiting), len(self.running) >= self.num_seats
         while full or self.cache.lacking(waiting.sequence, waiting.due) > self.cache.available:
-            useful = {each for each in lower if full or self.cache.frees(each.sequence)} or lower
+            useful = [each for each in lower if full or self.cache.frees(each.sequence)]
             victim = min(useful, key=lambda each: (each.level, -each.rank))
             self.preempt(victim)
             lower.remove(victim)
