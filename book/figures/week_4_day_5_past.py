@@ -15,7 +15,7 @@ NAME = {
     "system": "system prompt",
     "full": "full pages",
     "loose": "loose tokens",
-    "own": "its own page, causally",
+    "own": "its own page",
 }
 
 
@@ -62,17 +62,17 @@ def _page(ax: Axes, page: Page, x: float, y: float, sets: dict[int, str]) -> Non
 
 
 def _legend(ax: Axes) -> None:
-    x = LEFT
-    for each, name in NAME.items():
+    for place, (each, name) in enumerate(NAME.items()):
+        x = LEFT + 1.36 * place
         ax.add_patch(
             Rectangle(
                 (x, 0.13), 0.17, 0.17, facecolor=PALE[FACE[each]], edgecolor=COLORS["line"], linewidth=0.7
             )
         )
         label(ax, x + 0.25, 0.21, name, align="left", size=8)
-        x += 0.55 + 0.083 * len(name)
-    label(ax, x, 0.21, "s4", size=8.5, color="line")
-    label(ax, x + 0.16, 0.21, "not read: a second copy", align="left", size=8)
+    x = LEFT + 1.36 * len(NAME)
+    label(ax, x, 0.21, "s4", align="left", size=8.5, color="line")
+    label(ax, x + 0.25, 0.21, "a copy, not read", align="left", size=8)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,1 @@
+"""Day 4.5: documents on pages."""
