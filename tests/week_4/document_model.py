@@ -38,6 +38,7 @@ class NotingModel:
         assert caches is not None, "the model was run without caches"
         layers = self.config.num_layers
         assert len(caches) == layers, f"{len(caches)} caches were given for {layers} layers"
+        assert len(set(map(id, caches))) == layers, "layers share a cache: each layer needs one of its own"
         self.runs.append((ids[0].tolist(), self._places(positions)))
         for layer, cache in enumerate(caches):
             self._look(layer, cache, ids.shape[1])

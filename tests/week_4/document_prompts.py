@@ -128,6 +128,11 @@ def mistaken_masks(lengths: Lengths) -> dict[str, np.ndarray]:
     return {mistake: additive(mask) for mistake, mask in wrong.items()}
 
 
+def brief(lengths: Lengths) -> str:
+    """These lengths in a test's name."""
+    return f"{lengths.system}+({'+'.join(map(str, lengths.documents))})+{lengths.question}"
+
+
 def whose(lengths: Lengths, token: int) -> str:
     """Token number so and so, in words."""
     segment = [*ids_of(lengths), *[QUESTION] * (token + 1)][token]
