@@ -58,7 +58,7 @@ def generate_documents(
     The first token generated stands at the position behind the question's last one, the next one behind it.
 
     Args:
-        model: as in :func:`~tiny_llm.generate.generate`.
+        model: logits for the next token come from the last row of what ``model.hidden`` returns.
         segments: the prompt, with a question of at least one token.
         max_tokens: how many tokens to produce at most; 0 produces none and runs nothing.
         end_ids: ids that end the text. The one produced is yielded too.
