@@ -209,16 +209,22 @@ def test_task_1_system_prompt_and_question_may_write_control_tokens(lab):
 
 
 def test_task_1_no_token_reaches_over_a_separator(lab):
-    parts = ["the cat", "the cat", "The cat", "The #"]
+    system, *documents, question = parts = ["the cat", "the cat", "The cat", "The #"]
     text = " # # ".join(parts)
-    whole = pieces(text)
-    assert sum(pieces(part) != whole[: len(pieces(part))] for part in parts), (
-        "the tokens must reach over the edges"
-    )
+    assert pieces(" # # ")[0] not in pieces(text), "every separator must be part of other tokens"
     segments = encode(lab, lab.documents.prompt.split_prompt(text), has_start=False)
     check_equal(
-        segments.token_ids, [i for part in parts for i in pieces(part)], name=f"all the ids of {text!r}"
+        segments.documents,
+        tuple(tuple(pieces(each)) for each in documents),
+        name=f"the ids of the documents of {text!r}",
+        suspects={
+            "the documents were tokenized together: a token reaches over the edge of a separator": (
+                (tuple(pieces(" # # ".join(documents))),)
+            )
+        },
     )
+    check_equal(segments.system, tuple(pieces(system)), name=f"the ids of the system prompt of {text!r}")
+    check_equal(segments.question, tuple(pieces(question)), name=f"the ids of the question of {text!r}")
 
 
 def test_task_1_a_separator_in_a_document_is_text(lab):
@@ -278,7 +284,7 @@ def test_task_1_a_document_that_is_too_long_is_truncated_when_asked(lab):
                 lab, prompt_of(lab, "Be brief.", documents, "Who?"), limit, truncate=True
             ),
             name=f"documents of 6 tokens where {limit} are allowed, with truncate=True",
-            why="they lose their ends",
+            why="with truncate=True, documents lose their ends",
         )
         check_equal(
             segments.documents,
@@ -289,6 +295,9 @@ def test_task_1_a_document_that_is_too_long_is_truncated_when_asked(lab):
                     tuple(pieces(each)[-limit:]) for each in documents
                 ),
                 "the text was cut, not the tokens": tuple(tuple(pieces(each[:limit])) for each in documents),
+                "equal documents became one: each stays in its place": tuple(
+                    tuple(pieces(each)[:limit]) for each in dict.fromkeys(documents)
+                ),
                 "nothing was cut": tuple(tuple(pieces(each)) for each in documents),
                 "the limit was used up by all documents together": tuple(
                     tuple(ids) for ids in (pieces("A"), pieces(LONG)[: limit - 1], (), ())
@@ -383,6 +392,10 @@ def start_suspects(lengths: Lengths, stride: int | None) -> dict[str, Any]:
             [start - system for start in right[0]],
             right[1],
         ),
+        "the question starts behind the shortest document, not the longest": (
+            right[0],
+            system + min(documents, default=0),
+        ),
         "one position was left free before the question": (right[0], right[1] + 1),
     }
     if documents:
@@ -395,6 +408,11 @@ def start_suspects(lengths: Lengths, stride: int | None) -> dict[str, Any]:
             right[0][0] + documents[0],
         )
     if stride is not None:
+        by_longest = [system + i * longest for i in range(len(documents) + 1)]
+        wrong["the documents are as far apart as the longest is long: `max_chunk_len` says how far"] = (
+            by_longest[:-1],
+            by_longest[-1],
+        )
         wrong["`offset` was laid out as `shared`"] = ([system] * len(documents), system + longest)
         wrong["the first document is one stride away from the system prompt"] = (
             [start + stride for start in right[0]],
@@ -410,12 +428,19 @@ def check_positions(lab: Any, lengths: Lengths, arguments: tuple[Any, ...], stri
     what = f"{' '.join(map(str, arguments))}; {lengths}"
     check_starts(lab.documents.positions.segment_starts(segments, *arguments), lengths, stride, what, wrong)
     found = lab.documents.positions.segment_positions(segments, *arguments)
-    expected = positions_of(lengths, stride)
-    suspects = {mistake: laid_out(lengths, *starts) for mistake, starts in wrong.items()}
-    suspects["the tokens were counted through: that is not where the segments start"] = list(
-        range(len(expected))
-    )
-    check_equal(found, expected, name=f"the position of each token ({what})", suspects=suspects)
+    name = f"the position of each token ({what})"
+    check_equal(found, positions_of(lengths, stride), name=name, suspects=position_suspects(lengths, stride))
+
+
+def position_suspects(lengths: Lengths, stride: int | None) -> dict[str, list[int]]:
+    """What the usual mistakes give for the positions."""
+    wrong = {
+        mistake: laid_out(lengths, *starts) for mistake, starts in start_suspects(lengths, stride).items()
+    }
+    return {
+        "the tokens were counted through, segment after segment": list(range(len(ids_of(lengths)))),
+        **wrong,
+    }
 
 
 def check_starts(found: Any, lengths: Lengths, stride: int | None, what: str, wrong: dict[str, Any]) -> None:
@@ -437,7 +462,7 @@ def test_task_2_three_documents_of_ten_tokens_share_ten_positions(lab):
     check_starts(starts, SEED, None, str(SEED), start_suspects(SEED, None))
     expected = [*range(10), *range(10, 20), *range(10, 20), *range(10, 20), *range(20, 29)]
     found = lab.documents.positions.segment_positions(segments)
-    suspects = {"the tokens were counted through: documents share their positions": list(range(49))}
+    suspects = position_suspects(SEED, None)
     check_equal(found, expected, name=f"the position of each token ({SEED})", suspects=suspects)
 
 
@@ -449,7 +474,8 @@ def test_task_2_three_documents_of_ten_tokens_at_multiples_of_twelve(lab):
     )
     expected = [*range(10), *range(10, 20), *range(22, 32), *range(34, 44), *range(46, 55)]
     found = lab.documents.positions.segment_positions(segments, "offset", 12)
-    check_equal(found, expected, name=f"the position of each token (offset 12; {SEED})")
+    suspects = position_suspects(SEED, 12)
+    check_equal(found, expected, name=f"the position of each token (offset 12; {SEED})", suspects=suspects)
 
 
 def test_task_2_offset_takes_a_document_that_just_fits(lab):
@@ -548,7 +574,9 @@ def test_task_2_offset_refuses_a_document_that_would_run_into_the_next(lab, numb
 # Task 3: the mask
 
 
-def check_mask(lab: Any, lengths: Lengths, mask: Any, name: str, dtype: str = "float32") -> None:
+def check_mask(
+    lab: Any, lengths: Lengths, mask: Any, name: str, dtype: str = "float32", nan: str | None = None
+) -> None:
     __tracebackhide__ = True
     check(
         mask,
@@ -559,6 +587,7 @@ def check_mask(lab: Any, lengths: Lengths, mask: Any, name: str, dtype: str = "f
         rtol=0,
         atol=0,
         suspects=mistaken_masks(lengths),
+        nan=nan,
     )
 
 
@@ -649,7 +678,14 @@ def test_task_3_the_mask_has_the_dtype_of_like(lab, dtype):
     given_array = lab.array(like, dtype)
     for lengths in (HAND, Lengths(0, (), 0)):
         mask = lab.documents.positions.document_mask(segments_of(lab, lengths), given_array)
-        check_mask(lab, lengths, mask, f"the mask for an array of {dtype} ({lengths})", dtype)
+        check_mask(
+            lab,
+            lengths,
+            mask,
+            f"the mask for an array of {dtype} ({lengths})",
+            dtype,
+            nan="the numbers in `like` are NaN here: only its dtype and its device count",
+        )
     check_untouched(given_array, like, name="`like`", dtype=dtype)
 
 
@@ -688,7 +724,9 @@ def test_task_4_a_masked_cache_hands_out_its_mask_once(lab):
             assert mask is None, "the mask for a single new token must be None: it sees everything"
         else:
             causal = additive(np.tri(count, S, S - count, dtype=bool))
-            check(mask, causal, name=f"the mask for {count} new tokens after {S - count}", axes="query key")
+            name = f"the mask for {count} new tokens after {S - count} (not the first call's)"
+            assert mask is not None, f"{name}: None found; new tokens must not see those behind them"
+            check(mask, causal, name=name, axes="query key")
 
 
 def test_task_4_a_masked_cache_attends_first_under_its_mask_and_then_to_everything(lab):
@@ -703,7 +741,7 @@ def test_task_4_a_masked_cache_attends_first_under_its_mask_and_then_to_everythi
         S = keys.shape[2]
         causal = additive(np.tri(count, S, S - count, dtype=bool))
         expected = attention_oracle(query, keys, values, 0.3, first if seed == 440 else causal)
-        when = f"{count} new tokens after {S - count}"
+        when = f"{plural(count, 'new token')} after {S - count}"
         name = f"attention for the {S} tokens of the first call" if seed == 440 else f"attention for {when}"
         wrong = {} if seed != 440 else {"the mask of the constructor wasn't used in the first call": (
             lambda q=query, k=keys, v=values, c=causal: attention_oracle(q, k, v, 0.3, c)
