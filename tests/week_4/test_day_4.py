@@ -492,15 +492,15 @@ def test_task_2_offset_takes_a_document_that_just_fits(lab):
         check_equal(found, expected, name=name)
 
 
+@pytest.mark.parametrize("documents", list(permutations((1, 4, 2))), ids=str)
+def test_task_2_the_question_starts_behind_the_longest_document_wherever_it_is(lab, documents):
+    check_positions(lab, Lengths(3, documents, 2), ("shared",), None)
+
+
 @some_lengths
 def test_task_2_each_segment_stands_where_the_strategy_says(lab, lengths):
     for arguments, stride in strategies(lengths):
         check_positions(lab, lengths, arguments, stride)
-
-
-@pytest.mark.parametrize("documents", list(permutations((1, 4, 2))), ids=str)
-def test_task_2_the_question_starts_behind_the_longest_document_wherever_it_is(lab, documents):
-    check_positions(lab, Lengths(3, documents, 2), ("shared",), None)
 
 
 @QUICK
