@@ -21,7 +21,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from benchmarks import host, preemption, serving, sharing, week_2, week_3
+from benchmarks import documents, host, preemption, serving, sharing, week_2, week_3
 from benchmarks.ladder import outcomes
 from benchmarks.machine import busy, describe_machine, machine_line
 from benchmarks.picture import draw
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tiny_llm.model import Transformer
 
 MODEL = "smollm2-135m"
-WEEKS = {2: (week_2,), 3: (week_3, serving), 4: (sharing, preemption, host)}
+WEEKS = {2: (week_2,), 3: (week_3, serving), 4: (sharing, preemption, documents, host)}
 LADDERS = tuple(ladder for modules in WEEKS.values() for module in modules for ladder in module.LADDERS)
 BARS = tuple(bar for modules in WEEKS.values() for module in modules for bar in module.BARS)
 FORMS: dict[str, dict[str, Any]] = {
