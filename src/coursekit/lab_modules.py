@@ -119,6 +119,7 @@ class Scheduling:
             batch,
             block_tables,
             fairness,
+            levels,
             padded,
             preemption,
             scheduler,
