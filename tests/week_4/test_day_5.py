@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from week_2.continuous import new_request
 
 from coursekit import lab as door
-from coursekit.check import CheckFailed, check, check_equal, check_raises
+from coursekit.check import CheckFailed, check, check_equal, check_raises, check_untouched
 
+from .joined_attention import NO_KEYS, SCALE, JoinedStep, Row, mistaken
 from .joining import (
     P,
     cache_of,
@@ -181,3 +182,166 @@ def test_task_1_branches_and_ordinary_requests_between_questions_are_left_out(la
     found = lab.documents.past.JoinMeta.build(chunks, meta, 4)
     what = "a step of an ordinary request, a question, a branch, a question, an ordinary request, a question and another"
     check_meta(lab, found, chunks, meta, 4, what)
+
+
+# Task 2: attention that merges
+
+REMEDIES = [(1.0, 1.0), (0.5, 1.0), (1.0, 0.8), (0.4, 0.7), (2.0, 1.3)]
+ALL = (Row(2, 5, (5, 2, 3)),)
+STEPS = {
+    "one question, in the middle of its tokens": ALL,
+    "a question that decodes": (Row(1, 4, (4, 1, 2)),),
+    "two questions": (Row(3, 3, (2, 1, 4)), Row(2, 6, (7, 3, 1))),
+    "questions between other sequences": (Row(2, 5), Row(3, 3, (4, 2, 2)), Row(1, 7), Row(1, 2, (3, 0, 5)), Row(4, 4)),
+    "a question without documents": (Row(2, 2, (5, 0, 0)), Row(1, 3, (4, 1, 1))),
+    "a question without a system prompt": (Row(2, 2, (0, 2, 1)), Row(1, 3, (4, 1, 1))),
+    "a question without a past": (Row(2, 3, (0, 0, 0)), Row(1, 3, (4, 1, 1))),
+    "no question with a past": (Row(2, 3, (0, 0, 0)), Row(1, 4)),
+    "documents without loose tokens": (Row(2, 3, (3, 2, 0)),),
+    "documents without full pages": (Row(2, 3, (3, 0, 4)),),
+}  # fmt: skip
+some_steps = pytest.mark.parametrize("which", list(STEPS))
+
+
+def attend(lab: Any, step: JoinedStep, attention: Any = None, **options: Any) -> Any:
+    """Call `attend_joined` with attention over the own tokens in float32."""
+    query, keys, values = step.arrays(lab)
+    out, lse = step.attended(parts=("own",))
+    own = lab.array(out), lab.array(lse)
+    if attention is not None:
+        options["attention"] = attention
+    return lab.documents.attention.attend_joined(query, keys, values, step.join(lab), own, SCALE, **options)
+
+
+def check_joined(lab: Any, step: JoinedStep, remedy: tuple[float, float], what: str, **options: Any) -> None:
+    """Compare output and log-sum-exp with dense attention."""
+    __tracebackhide__ = True
+    if remedy != (1.0, 1.0):
+        options["remedy"] = lab.documents.attention.Remedy(*remedy)
+        what = f"{what}, with temperature {remedy[0]:g} and scale {remedy[1]:g}"
+    suspects = {} if not step.questions else mistaken(step, *remedy)
+    check(
+        attend(lab, step, **options),
+        step.attended(*remedy),
+        name=(f"the output of {what}", f"the log-sum-exp of {what}"),
+        rtol=1e-5,
+        atol=2e-6,
+        suspects=suspects,
+        nan=NO_KEYS,
+    )
+
+
+@some_steps
+@pytest.mark.parametrize("page_size", [1, 3, 4])
+def test_task_2_the_questions_attend_to_all_that_they_see(lab, which, page_size):
+    check_joined(lab, JoinedStep(STEPS[which], page_size), (1.0, 1.0), which)
+
+
+@some_steps
+@pytest.mark.parametrize("remedy", REMEDIES[1:])
+def test_task_2_a_remedy_weighs_the_documents_alone(lab, which, remedy):
+    check_joined(lab, JoinedStep(STEPS[which], 3, seed=5), remedy, which)
+
+
+def test_task_2_a_remedy_of_ones_changes_no_bit(lab):
+    step = JoinedStep(ALL)
+    plain = attend(lab, step)
+    remedied = attend(lab, step, remedy=lab.documents.attention.Remedy(1.0, 1.0))
+    for name, one, other in zip(("output", "log-sum-exp"), remedied, plain, strict=True):
+        check(one, lab.numpy(other), name=f"the {name} with a temperature and a scale of 1", rtol=0, atol=0)
+
+
+def test_task_2_the_tokens_of_other_sequences_stay_as_they_were(lab):
+    step = JoinedStep(STEPS["questions between other sequences"])
+    query, keys, values = step.arrays(lab)
+    generator = np.random.default_rng(3)
+    out, lse = generator.normal(size=step.query.shape), generator.normal(size=step.query.shape[:2])
+    own = lab.array(out), lab.array(lse)
+    joined = lab.documents.attention.attend_joined(query, keys, values, step.join(lab), own, SCALE)
+    others = [
+        t for b, row in enumerate(step.rows) if row.past is None for t in range(step.starts[b], step.starts[b + 1])
+    ]  # fmt: skip
+    for name, found, given_ in zip(("output", "log-sum-exp"), joined, own, strict=True):
+        check(
+            found[others],
+            lab.numpy(given_)[others],
+            name=f"the {name} of tokens that are no question's",
+            rtol=0,
+            atol=0,
+        )
+
+
+def test_task_2_what_comes_in_stays_as_it_is(lab):
+    step = JoinedStep(STEPS["two questions"])
+    query, keys, values = step.arrays(lab)
+    out, lse = (lab.array(x) for x in step.attended(parts=("own",)))
+    before = {
+        "the query": query, "the keys": keys, "the values": values, "own[0]": out, "own[1]": lse
+    }  # fmt: skip
+    copies = {name: lab.numpy(array).copy() for name, array in before.items()}
+    lab.documents.attention.attend_joined(query, keys, values, step.join(lab), (out, lse), SCALE)
+    for name, array in before.items():
+        check_untouched(array, copies[name], name=name)
+
+
+def test_task_2_the_way_to_attend_that_is_given_is_used(lab):
+    step = JoinedStep(STEPS["two questions"])
+    calls: list[Any] = []
+
+    def attention(*arguments: Any) -> Any:
+        __tracebackhide__ = True
+        if len(arguments) != 6:
+            raise CheckFailed(
+                f"`attention` takes its six arguments by position; {len(arguments)} came by position"
+            )
+        calls.append(arguments)
+        return lab.paged.attention.paged_attention(*arguments)
+
+    check_joined(lab, step, (0.5, 0.8), "two questions", attention=attention)
+    assert calls, "`attention` was not called: the questions' past is attended to in the way that is given"
+    for query, keys, _, meta, _, causal in calls:
+        check_equal(
+            causal, False, name="`causal`, for a part of the past: all of it stands before the question"
+        )
+        check_equal(
+            query.shape[0],
+            meta.starts[-1],
+            name="how many rows of the query go with metadata for so many tokens",
+        )
+        assert 0 not in keys.shape, f"keys of shape {list(keys.shape)} were handed to `attention`"
+
+
+def test_task_2_large_scores_do_not_overflow(lab):
+    """The merge goes through the log-sum-exp: no weight is computed by itself."""
+    step = JoinedStep(ALL)
+    step.query *= 60
+    check_joined(lab, step, (1.0, 1.0), "a question with scores of up to some hundreds")
+
+
+rows = st.one_of(
+    st.builds(lambda new, old: Row(new, old + new), st.integers(1, 3), st.integers(0, 4)),
+    st.builds(
+        lambda new, old, *past: Row(new, old + new, past),
+        st.integers(1, 3),
+        st.integers(0, 4),
+        st.integers(0, 7),
+        st.integers(0, 3),
+        st.integers(0, 5),
+    ),
+)
+
+
+@settings(QUICK, max_examples=25)
+@given(
+    some=st.lists(rows, min_size=1, max_size=4),
+    page_size=st.integers(1, 4),
+    remedy=st.sampled_from(REMEDIES),
+)
+def test_task_2_any_step_is_merged_like_that(some, page_size, remedy):
+    some = [*some, Row(1, 1, (1, 1, 1))]
+    told = "; ".join(
+        f"{row.new} new of {row.own} tokens"
+        + ("" if row.past is None else ", past: {} system, {} full pages, {} loose".format(*row.past))
+        for row in some
+    )
+    check_joined(door.active(), JoinedStep(some, page_size), remedy, f"a step of sequences of {told}")
