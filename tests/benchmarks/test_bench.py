@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
@@ -30,6 +31,7 @@ from coursekit.paths import ROOT_VARIABLE, Course
 
 if TYPE_CHECKING:
     from tiny_llm.model import Transformer
+    from tiny_llm.request import Request
 
 LADDER = Ladder("one", "One request", (TOKENS_PER_SECOND, WORST_GAP))
 STUB = "Week 2 Day 5 Task 3: The kernel"
@@ -233,8 +235,62 @@ def test_shared_pages_save_at_least_85_percent_of_the_prompt_tokens(arrival: str
     rows = {case.name: case for case in sharing.cases(lambda name: model, text)}
     plain, trie = (rows[f"{way}-{arrival}"].run(sharing.TOKENS) for way in ("plain", "trie"))
     assert plain["reused"] == 0
+    prompts = [visit.request.prompt_ids for visit in sharing.make_visits(text, sharing.REQUESTS, 1)]
+    assert plain["computed"] == sum(map(len, prompts)), "each token of each prompt, and none of the outputs"
     assert trie["computed"] + trie["reused"] == plain["computed"]
     assert trie["computed"] <= 0.15 * plain["computed"]
+
+
+def test_prompts_of_the_sharing_ladder_have_exactly_the_common_tokens_in_common() -> None:
+    prompts = [visit.request.prompt_ids for visit in sharing.make_visits(range(150), sharing.REQUESTS, 1)]
+    assert len({tuple(ids[: sharing.COMMON]) for ids in prompts}) == 1
+    assert len({ids[sharing.COMMON] for ids in prompts}) == len(prompts)
+    own = [len(ids) - sharing.COMMON for ids in prompts]
+    assert sharing.SHORTEST <= min(own) < max(own) <= sharing.LONGEST
+
+
+@pytest.mark.parametrize(("pause", "pushed"), [(0, [0, 0, 0]), (4, [0, 4, 8])])
+def test_requests_of_the_sharing_ladder_come_every_few_steps(pause: int, pushed: list[int]) -> None:
+    visits = sharing.make_visits(range(150), 3, 1)
+    core = CountingCore()
+    for visit in visits:
+        visit.timing.started = 0.0
+    assert sharing.drive(core, visits, pause) == 2 * 3 * 5, "two tokens per request and step"  # type: ignore[arg-type]
+    assert core.pushed == pushed
+    assert all(visit.timing.started > 0 for visit in visits), "each waits from the moment when it is pushed"
+
+
+class CountingCore:
+    """An engine that computes two tokens of each request per step, five steps long; it notes when requests come."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.pushed = list[int]()
+        self.left: dict[Request, int] = {}
+
+    @property
+    def requests(self) -> list[Request]:
+        return list(self.left)
+
+    def push(self, request: Request) -> None:
+        self.pushed.append(self.steps)
+        self.left[request] = 5
+
+    def step(self) -> SimpleNamespace:
+        issued = [(request, 2) for request in self.left]
+        self.left = {request: left - 1 for request, left in self.left.items() if left > 1}
+        self.steps += 1
+        return SimpleNamespace(issued=issued)
+
+
+@pytest.mark.parametrize(("computed", "met"), [(149, True), (151, False)])
+def test_the_bar_of_the_sharing_ladder_is_85_percent(computed: int, met: bool) -> None:
+    for name in sharing.ARRIVALS:
+        samples = [
+            Samples(Case(f"{way}-{name}", "one", way, lambda tokens: {}, tokens=10), [{"computed": count}])
+            for way, count in (("plain", 1000), ("trie", computed))
+        ]
+        assert [each.met for each in outcomes(sharing.BARS, samples)] == [met]
 
 
 def test_on_few_pages_only_preemption_preempts_and_every_way_generates_the_same(
