@@ -148,6 +148,7 @@ def books(scheduler: Any) -> dict[str, Any]:
         "the step being planned": shares(scheduler.planned),
         "the requests that have begun in it": ranks(scheduler.begun),
         "the tokens found in all steps": scheduler.reused,
+        "the number of requests that were pushed": scheduler.pushed,
         "what `had` holds, by request": {each.rank: had for each, had in scheduler.had.items()},
     }
 
