@@ -92,9 +92,9 @@ def test_task_1_decodes_come_first_and_both_kinds_in_order_of_arrival(lab):
     scheduler = scheduler_of(lab, seats=8)
     run(lab, scheduler, text(9, 0), 3)  # half of a prompt
     run(lab, scheduler, text(4, 1), 4, output=[7])  # a decode
-    run(lab, scheduler, text(5, 2))  # a whole prompt
+    run(lab, scheduler, text(2, 2))  # a whole prompt
     run(lab, scheduler, text(2, 3), 3, output=[7, 8])  # a decode
-    run(lab, scheduler, text(8, 4), 6)
+    run(lab, scheduler, text(8, 4), 3)
     check_equal(
         line_of(scheduler),
         [1, 3, 0, 2, 4],
@@ -103,7 +103,8 @@ def test_task_1_decodes_come_first_and_both_kinds_in_order_of_arrival(lab):
             "the order of arrival alone: decodes come before all others": [0, 1, 2, 3, 4],
             "the decodes come last": [0, 2, 4, 1, 3],
             "each kind is turned round: the request that came first is served first": [3, 1, 4, 2, 0],
-            "those with the fewest tokens due come first; prompts keep the order of arrival": [1, 3, 4, 2, 0],
+            "those with the fewest tokens due come first; prompts keep the order of arrival": [1, 3, 2, 4, 0],
+            "the prompts are turned round: the one that came first is served first": [1, 3, 4, 2, 0],
         },
     )
     check_equal(
@@ -239,8 +240,15 @@ def test_task_1_a_decode_brings_one_token_and_is_noted_as_one(lab):
 
 @pytest.mark.parametrize(
     ("prompt", "computed", "output"),
-    [(6, 0, []), (6, 5, []), (1, 0, []), (5, 3, [7]), (4, 0, [7, 8])],
-    ids=["a prompt", "the last token of a prompt", "a prompt of one", "two due", "one that resumes"],
+    [(6, 0, []), (6, 5, []), (1, 0, []), (5, 3, [7]), (4, 0, [7, 8]), (4, 4, [7, 8, 9])],
+    ids=[
+        "a prompt",
+        "the last token of a prompt",
+        "a prompt of one",
+        "three due",
+        "one that resumes",
+        "behind the prompt",
+    ],
 )
 def test_task_1_a_prompt_is_not_noted_as_a_decode(lab, prompt, computed, output):
     scheduler = scheduler_of(lab)
@@ -252,7 +260,29 @@ def test_task_1_a_prompt_is_not_noted_as_a_decode(lab, prompt, computed, output)
         scheduler.planned[0].decode,
         False,
         name=f"`decode` of its chunk: a prompt of {prompt} tokens, {len(output)} tokens of output, {due} due",
-        suspects={"a prompt with one token due is no decode": True} if due == 1 else {},
+        suspects={
+            "a prompt with one token due is no decode"
+            if due == 1
+            else "a request with more than one token due is no decode": True
+        },
+    )
+
+
+@both_caches
+def test_task_1_output_that_is_due_is_brought_like_a_prompt(lab, trie):
+    """A request that resumes: its prompt and what it had generated are computed again."""
+    scheduler = scheduler_of(lab, trie=trie)
+    each = run(lab, scheduler, text(4), 2, output=[7, 8, 9])
+    open_step(scheduler, 12)
+    scheduler.add(each)
+    check_equal(
+        shares(scheduler.planned),
+        [(0, 2, 0, 5)],
+        name="the plan, as (request, had, found, count): 2 tokens of the prompt and 3 of the output are due",
+        suspects={
+            "only the rest of the prompt was brought": [(0, 2, 0, 2)],
+            "a request with output brought one token; it is no decode while more are due": [(0, 2, 0, 1)],
+        },
     )
 
 
@@ -288,13 +318,18 @@ def test_task_1_a_prompt_that_is_half_computed_asks_again(lab):
     scheduler = scheduler_of(lab)
     each = run(lab, scheduler, text(14), 3)
     plant(lab, scheduler, text(9))
-    open_step(scheduler, 4)
+    open_step(scheduler, 8)
     scheduler.add(each)
     check_equal(
         shares(scheduler.planned),
-        [(0, 3, 6, 4)],
+        [(0, 3, 6, 5)],
         name="the plan, as (request, had, found, count): another request has computed 9 of 14 tokens meanwhile",
-        suspects={"the cache was not asked, for a request that has begun": [(0, 3, 0, 4)]},
+        suspects={
+            "the cache was not asked, for a request that has begun": [(0, 3, 0, 8)],
+            "the cache was asked as far as the budget goes; tokens that are found cost nothing": [
+                (0, 3, 3, 8)
+            ],
+        },
     )
 
 
@@ -577,6 +612,8 @@ def admit(scheduler: Any, left: int = 12) -> list[tuple[int, int]]:
         f"the plan, as (request, tokens), is {counts(scheduler.planned)}: a request is in it twice; `begin` plans "
         "its first chunk"
     )
+    unknown = sorted(set(brought) - set(ranks(scheduler.begun)))
+    assert not unknown, f"requests {unknown} are in the plan, and not in `begun`: `begin` lets a request run"
     return [(each.rank, brought.get(each.rank, 0)) for each in scheduler.begun]
 
 
@@ -615,6 +652,15 @@ def test_task_2_requests_begin_in_order_until_the_budget_is_used_up(lab, trie):
     )
     check_equal(scheduler.left, 0, name="what is left of the budget")
     check_lists(scheduler, 0, 4, 5)
+
+
+def test_task_2_one_token_of_the_budget_is_enough_to_begin(lab):
+    scheduler = scheduler_of(lab)
+    for seed in range(2):
+        wait(lab, scheduler, text(5, seed))
+    check_equal(
+        admit(scheduler, 1), [(0, 1)], name="who begins with how many tokens: two prompts of 5, and 1 left"
+    )
 
 
 @both_caches
@@ -854,7 +900,11 @@ def test_task_2_a_page_that_was_found_can_no_more_be_evicted(lab, free, begins):
         name=f"who begins with {free} pages free, where 2 more than the 4 in the tree are needed",
         suspects={}
         if begins
-        else {"what is available was asked before the 4 pages were found": [(1, 2 * free)]},
+        else {
+            "the 4 pages that are found count as available, too: ask what is available once they are found": [
+                (1, 2 * free)
+            ]
+        },
     )
     if not begins:
         check_books(
@@ -992,7 +1042,11 @@ def test_task_3_decodes_then_prompts_then_those_that_begin(lab):
                 (3, 1),
                 (4, 4),
             ],
-            "no request begins beside those that run": [(1, 1), (3, 1), (0, 5), (2, 1)],
+            (
+                "no request begins beside those that run"
+                if scheduler.left
+                else "the budget was used up before any request could begin"
+            ): [(1, 1), (3, 1), (0, 5), (2, 1)],
             "requests begin before those that run are served": [(4, 5), (5, 2), (1, 1), (3, 1), (0, 3)],
         },
     )
@@ -1297,6 +1351,7 @@ def test_task_3_pages_that_were_evicted_stay_evicted(lab):
     check_equal(scheduler.cache.evicted, 2, name="the pages evicted for 4, where 2 were free")
     undo(scheduler, {}, "a step for which pages were evicted")
     check_sound(scheduler, "after `undo` of a step for which pages were evicted")
+    check_equal(scheduler.cache.evicted, 2, name="the pages evicted so far, after `undo`")
     check_equal(list(tree(scheduler.cache)), [prefix(text(3)), prefix(text(6))], name="the tree after `undo`")
     check_equal(scheduler.cache.available, 6, name="the pages that are available after `undo`")
 
@@ -1425,6 +1480,11 @@ def test_task_3_requests_leave_whether_they_wait_or_run(lab, trie):
         [request.token_ids for request in gone],
         tokens,
         name="the tokens of the requests that were removed, which they keep",
+    )
+    check_equal(
+        [request.error for request in gone],
+        [None] * len(gone),
+        name="the `error` of the requests that were removed: none of them has failed",
     )
     check_sound(scheduler, "after two requests that ran and two that waited were removed")
 
@@ -1567,10 +1627,21 @@ def test_task_4_the_step_says_what_took_part_and_what_has_finished(lab):
 
 def test_task_4_the_lost_pages_of_the_scheduler_are_told(lab):
     """Day 4.3's scheduler lists them in `preempted`."""
-    core, other = engine_of(lab), new_request(lab, [1], 1)
+    core, before, other = engine_of(lab), new_request(lab, [1], 1), new_request(lab, [2], 1)
     push(lab, core, prompt_of(4))
-    core.scheduler.preempted = [other]
-    assert core.step().preempted == [other], "`preempted` of a Step should be the scheduler's `preempted`"
+    core.scheduler.preempted = [before]
+    plan = core.scheduler.plan
+
+    def preempts() -> Any:
+        core.scheduler.preempted = [other]
+        return plan()
+
+    core.scheduler.plan = preempts
+    lost = core.step().preempted
+    assert lost != [before], (
+        "`preempted` of the Step is that of the step before: look when the step is planned"
+    )
+    assert lost == [other], "`preempted` of a Step should be the scheduler's `preempted`"
 
 
 def test_task_4_without_requests_the_model_does_not_run(lab):
@@ -1735,6 +1806,9 @@ def test_task_4_ctrl_c_in_a_sampler_comes_through(lab, trie):
         "after Ctrl-C in a sampler, the step is not committed: commit it before the requests sample"
     )
     check_sound(core.scheduler, "after Ctrl-C in a sampler")
+    assert core.requests == [other, bad], (
+        "after Ctrl-C in a sampler, a request has left; none of them is finished"
+    )
     check_equal(
         [each.sequence.length for each in core.scheduler.running],
         [4, 5],
@@ -2120,7 +2194,7 @@ def test_task_5_chunks_from_the_middle_and_a_decode(lab):
     plan = [
         chunk_of(lab, [5, 6, 7, 8, 9, 1, 2], [3, 8, 4], 6, 1),
         chunk_of(lab, [7, 6, 5, 4, 3, 2], [6, 2, 9], 1, 4),  # its third page is not needed yet
-        chunk_of(lab, [9, 8], [5], 0, 2),
+        chunk_of(lab, [9, 8, 7, 6, 5], [5], 0, 2),  # more are due
     ]
     check_arguments(
         padded(lab, tuple(plan), 3),
@@ -2130,6 +2204,18 @@ def test_task_5_chunks_from_the_middle_and_a_decode(lab):
         seq_lens=[7, 5, 2],
         seq_block_ids=[[3, 8, 4], [6, 2, 0], [5, 0, 0]],
         suspects={
+            "tokens": {
+                "rows have tokens beyond their `count`: as many as the longest chunk has": [
+                    [2, 0, 0, 0, 0, 0],
+                    [6, 5, 4, 3, 0, 0],
+                    [9, 8, 7, 6, 0, 0],
+                ],
+                "rows have all tokens that are due, not `count` of them": [
+                    [2, 0, 0, 0, 0, 0],
+                    [6, 5, 4, 3, 2, 0],
+                    [9, 8, 7, 6, 5, 0],
+                ],
+            },
             "q_lens": {"these are the lengths of the sequences after the step: `seq_lens`": [7, 5, 2]},
             "seq_lens": {
                 "these are the lengths of the chunks: `q_lens`": [1, 4, 2],
