@@ -585,6 +585,7 @@ def test_task_2_a_preempted_request_waits_without_pages(lab, kind, computed):
     victim.waited = 5
     victim.charged = computed
     tokens = list(victim.request.token_ids)
+    scheduler.had = {each: each.sequence.length for each in scheduler.running}  # as in a step
     scheduler.preempt(victim)
     when = f"after a request with {plural(computed, 'token')} in pages of 3 was preempted"
     check_lost(scheduler, when)
@@ -911,6 +912,20 @@ def test_task_3_without_pages_only_lower_levels_can_make_room(lab, kind, what):
     check_unchanged(scheduler, before, "after may_begin, which only answers")
 
 
+def test_task_3_a_later_request_of_the_same_level_makes_no_room_for_one_that_waits(lab):
+    """It runs already: to preempt it would win nothing."""
+    scheduler = scheduler_of(lab)
+    waiting = wait(lab, scheduler, text(5), client="A", level=1)
+    run(lab, scheduler, text(9, 1), 4, client="B", level=1)
+    take(scheduler)
+    check_equal(
+        scheduler.may_begin(waiting),
+        False,
+        name="whether A may begin, where no page is available and B runs, of A's level, which came later",
+        suspects={"a request of the same level would be preempted: it must be of a lower one": True},
+    )
+
+
 def test_task_3_pages_that_are_there_and_those_of_lower_levels_count_together(lab):
     scheduler = scheduler_of(lab)
     run(lab, scheduler, text(9), 4, client="A")
@@ -1031,7 +1046,15 @@ def test_task_3_a_seat_can_be_had_from_one_that_frees_no_page(lab):
 
 def way_for(scheduler, waiting):
     """Who was preempted when way was made for a waiting request."""
+    line = list(scheduler.running)
     scheduler.make_way(waiting)
+    for each in line:
+        if name(each) not in preempted(scheduler) and not (each in scheduler.running and each.sequence.pages):
+            raise CheckFailed(
+                f"after make_way: {name(each)} has lost its pages or its seat, and `preempted` doesn't name it: "
+                f"`preempt` "
+                "does all that belongs to it"
+            )
     check_lost(scheduler, "after make_way")
     return preempted(scheduler)
 
@@ -1159,6 +1182,13 @@ def admitted(scheduler, budget=50, **options):
     scheduler.short = False
     scheduler.got.clear()
     scheduler.admit(**options)
+    for each in scheduler.waiting:
+        if each.sequence.pages:
+            raise CheckFailed(
+                f"after admit: {name(each)} waits, and has the pages {each.sequence.pages}: what is found for a "
+                f"request "
+                "that has to wait is given back"
+            )
     return names(scheduler.begun)
 
 
@@ -1354,6 +1384,15 @@ def test_task_3_only_requests_above_a_level_begin(lab, above, expected):
             f"those of level {above} itself have begun, too": list(at_it),
         },
     )
+
+
+def test_task_3_nothing_is_held_for_a_request_that_is_not_above_the_level(lab):
+    scheduler = scheduler_of(lab)
+    run(lab, scheduler, text(9), 7, client="A", level=1)
+    wait(lab, scheduler, text(9), client="W", level=1)
+    before = books(scheduler)
+    check_equal(admitted(scheduler, above=1), [], name="who begins above level 1, where W (level 1) waits")
+    check_unchanged(scheduler, before, "after W had to wait")
 
 
 def test_task_3_a_level_is_served_before_those_below_begin_and_before_those_below_are_served(lab):
@@ -1677,8 +1716,8 @@ def test_task_3_a_step_that_fails_after_a_request_has_pushed_in_puts_it_back(lab
     before = [list(request.token_ids) for request in low]
     engine.fail(KeyError("the model"))
     check_equal(
-        (names(engine.scheduler.running), sorted(names(engine.scheduler.waiting))),
-        (["A"], ["B", "High"]),
+        (names(engine.scheduler.running), {name(each) for each in engine.scheduler.waiting}),
+        (["A"], {"B", "High"}),
         name="who runs and who waits, after High pushed in, B was preempted for it, and the model failed",
     )
     check_equal([list(request.token_ids) for request in low], before, name="the tokens of A and B then")
