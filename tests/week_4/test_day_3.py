@@ -950,6 +950,7 @@ def test_task_3_a_request_in_this_step_does_not_count_as_one_that_can_make_room(
         scheduler.may_begin(waiting),
         False,
         name="whether a request of level 1 may begin, where no page is available and A (level 0) is in this step",
+        suspects={"A was counted: a request that has a part in this step keeps its pages": True},
     )
 
 
@@ -1078,7 +1079,6 @@ def test_task_3_the_lowest_are_preempted_until_there_is_room(lab, kind, tokens, 
         "E (levels 1, 0, 2, 0, 3) have 2, 3, 2, 2, 2 pages",
         suspects={
             "the highest of the lower levels lose their pages first": ["A", "B", "D"][: len(expected)],
-            "of one level the last that came must lose its pages first": ["B", "D", "A"][: len(expected)],
             "of one level the last that came must lose its pages first, however few it has": ["B"],
             "all requests of lower levels were preempted: stop when there is room": ["D", "B", "A"],
             "one more was preempted than was needed": ["D", "B", "A"][: len(expected) + 1],
