@@ -107,9 +107,18 @@ class Ragged:
 class Documents:
     if TYPE_CHECKING:
         from tiny_llm.documents import (
+            attention,
+            batch,
+            bundle,
+            join,
             oracle,
+            page_cache,
+            past,
             positions,
             prompt,
+            request,
+            runner,
+            scheduler,
         )
 
 
@@ -119,6 +128,7 @@ class Scheduling:
             batch,
             block_tables,
             fairness,
+            levels,
             padded,
             preemption,
             scheduler,
