@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,8 +11,10 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 import pytest
+from bench_runs import bench
 from copies import make_copy
 from rich.console import Console
+from toy_model import tiny_model
 
 from benchmarks import host, preemption, serving, sharing, week_2, week_3
 from benchmarks.command import BARS, LADDERS, all_cases, choose
@@ -30,7 +28,6 @@ from coursekit.manifest import load_manifest
 from coursekit.paths import ROOT_VARIABLE, Course
 
 if TYPE_CHECKING:
-    from tiny_llm.model import Transformer
     from tiny_llm.request import Request
 
 LADDER = Ladder("one", "One request", (TOKENS_PER_SECOND, WORST_GAP))
@@ -316,60 +313,6 @@ def test_only_ragged_batches_run_no_row_of_the_model_for_nobody(monkeypatch: pyt
     assert padding["ragged"] == 0
     assert 0 < padding["static"] < 1
     assert 0 < padding["continuous"] < 1
-
-
-def tiny_model(
-    E: int = 16, H: int = 2, D: int = 8, F: int = 24, V: int = 37, max_positions: int = 200
-) -> Transformer:
-    """One layer of random weights, with room for the prompts of the test."""
-    import torch
-
-    from tiny_llm.config import ModelConfig
-    from tiny_llm.model import Transformer
-    from tiny_llm.weights import Weights
-
-    config = ModelConfig(
-        architecture="llama",
-        num_layers=1,
-        hidden_size=E,
-        num_heads=H,
-        num_kv_heads=1,
-        head_dim=D,
-        feed_forward_size=F,
-        vocab_size=V,
-        norm_eps=1e-5,
-        rope_base=100.0,
-        max_positions=max_positions,
-        tied_embeddings=True,
-        qkv_bias=False,
-        qk_norm=False,
-        bos_id=None,
-        end_ids=(),
-    )
-    shapes: dict[str, Sequence[int]] = {
-        "embedding.weight": (V, E),
-        "blocks.0.attention_norm.weight": (E,),
-        "blocks.0.qkv.weight": ((H + 2) * D, E),
-        "blocks.0.attention_out.weight": (E, H * D),
-        "blocks.0.mlp_norm.weight": (E,),
-        "blocks.0.gate_up.weight": (2 * F, E),
-        "blocks.0.down.weight": (E, F),
-        "norm.weight": (E,),
-    }
-    generator = torch.Generator().manual_seed(5)
-    tensors = {name: torch.randn(*shape, generator=generator) for name, shape in shapes.items()}
-    return Transformer(config, Weights(config, tensors))
-
-
-def bench(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "benchmarks", "bench", *arguments],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        env={**os.environ, "COLUMNS": "100", **variables},
-        timeout=100,
-    )
 
 
 def test_bench_prints_a_ladder_and_keeps_it(tmp_path: Path) -> None:
