@@ -16,7 +16,7 @@ from copies import make_copy
 from rich.console import Console
 from toy_model import tiny_model
 
-from benchmarks import host, preemption, serving, sharing, week_2, week_3
+from benchmarks import documents, host, preemption, serving, sharing, week_2, week_3
 from benchmarks.command import BARS, LADDERS, all_cases, choose
 from benchmarks.ladder import TOKENS_PER_SECOND, WORST_GAP, Bar, Ladder, outcomes
 from benchmarks.machine import busy, describe_machine, machine_line
@@ -212,7 +212,7 @@ def test_all_ladders_run_on_a_tiny_model_and_measure_what_they_show(
     assert {bar.case for bar in BARS} == {each.bar.case for each in outcomes(BARS, record.measured)}
 
 
-MAY_BE_NONE = ("padding", "reused", "preemptions")
+MAY_BE_NONE = ("padding", "reused", "preemptions", "kept", "kept_bytes")
 
 
 def small_ladders_of_week_4(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,8 +221,31 @@ def small_ladders_of_week_4(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preemption, "LONGEST", 60)
     monkeypatch.setattr(preemption, "MOST", 100)
     monkeypatch.setattr(preemption, "MEAN_PAUSE", 0.001)
+    for name, value in (("SHORTEST", 20), ("LONGEST", 25), ("SYSTEM", 10), ("QUESTION", 5)):
+        monkeypatch.setattr(documents, name, value)
     for name, value in (("PAGES", 300), ("REQUESTS", 6), ("PROMPT", 320), ("EVICTED", 5)):
         monkeypatch.setattr(host, name, value)
+
+
+def test_documents_on_pages_save_at_least_four_fifths_of_what_shared_prefixes_compute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(documents, "BUDGET", 1024)  # fewer steps
+    model, text = tiny_model(max_positions=3400), [(7 * i + i * i) % 37 for i in range(1500)]
+    alone, prefixes, pages = (
+        case.run(documents.TOKENS) for case in documents.cases(lambda name: model, text)
+    )
+    prompts = documents.make_prompts(text, documents.QUESTIONS)
+    everything = sum(len(each.token_ids) for each in prompts)
+    once = len(prompts[0].system) + sum(len(each) for each in {d for p in prompts for d in p.documents})
+    tails = sum(len(each.question) + 16 * len(each.documents) for each in prompts)
+    assert alone["computed"] == everything
+    assert once < pages["computed"] <= once + tails, (
+        "each document once, and each question a page of it at most"
+    )
+    assert prefixes["computed"] >= 5 * pages["computed"]
+    assert pages["kept"] < prefixes["kept"]
+    assert alone["kept"] == 0
 
 
 @pytest.mark.parametrize("arrival", sharing.ARRIVALS)
