@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from week_2.continuous import new_request
+from week_3.pages import pages_needed
 
 from coursekit import lab as door
 from coursekit.check import CheckFailed, check, check_equal, check_raises, check_untouched
@@ -345,3 +346,598 @@ def test_task_2_any_step_is_merged_like_that(some, page_size, remedy):
         for row in some
     )
     check_joined(door.active(), JoinedStep(some, page_size), remedy, f"a step of sequences of {told}")
+
+
+# Task 3: what the tree knows a page by
+
+
+def salted_of(lab: Any, cache: Any, first: int, salt: Any) -> Any:
+    return lab.documents.bundle.SaltedSequence(cache.allocator, cache.page_size, first, salt)
+
+
+def plain_of(lab: Any, cache: Any) -> Any:
+    return lab.paged.sequence.PagedSequence(cache.allocator, cache.page_size)
+
+
+@pytest.mark.parametrize("first", [0, 1, 4])
+@pytest.mark.parametrize("salt", [17, "the documents", ("any", "thing")])
+def test_task_3_one_token_tells_the_salt(lab, first, salt):
+    ids = text(5)
+    known = salted_of(lab, cache_of(lab), first, salt).salted(ids)
+    pair = (salt, ids[first])
+    whole = [(salt, token) for token in ids]
+    check_equal(
+        known,
+        [*ids[:first], pair, *ids[first + 1 :]],
+        name=f"what the tree knows {ids} by, where token number {first} is the first that the salt {salt!r} touches",
+        suspects={
+            "the salt was left out": ids,
+            "the salt stands beside its token, not in a pair with it": [*ids[:first], salt, *ids[first:]],
+            "the salt took the place of the token: tokens that differ would look equal": [
+                *ids[:first], salt, *ids[first + 1 :]
+            ],
+            "every token has the salt: one is enough": whole,
+            "the pair is salt and id, in this order": [*ids[:first], (ids[first], salt), *ids[first + 1 :]],
+            "every token from there on has the salt: one is enough": [*ids[:first], *whole[first:]],
+            "the first token of all has the salt: those before `first` don't depend on it": [(salt, ids[0]), *ids[1:]],
+        },
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("count", [0, 3, 4])
+def test_task_3_tokens_that_end_before_the_salt_have_none(lab, count):
+    known = salted_of(lab, cache_of(lab), 4, "salt").salted(text(count))
+    check_equal(
+        known, text(count), name=f"what the tree knows {count} tokens by, where the salt touches the fifth"
+    )
+
+
+def test_task_3_the_tokens_of_the_request_stay_as_they_are(lab):
+    ids = text(5)
+    salted_of(lab, cache_of(lab), 2, "salt").salted(ids)
+    check_equal(ids, text(5), name="the token ids that were given, afterwards")
+
+
+def compute(cache: Any, sequence: Any, ids: Any, upto: int | None = None) -> int:
+    """By hand: search, take pages, publish and compute, up to so many tokens. How many were found."""
+    stop = len(ids) if upto is None else upto
+    found: int = cache.match(sequence, ids[: stop + 1])
+    sequence.reserve(stop - sequence.length)
+    cache.publish(sequence, ids, stop)
+    cache.commit()
+    sequence.length = stop
+    return found
+
+
+SALTED, OTHER, PLAIN = "a salted sequence", "one with another salt", "an ordinary one"
+KINDS = {SALTED: "salt", "one with the same salt": "salt", OTHER: "other", PLAIN: None}
+
+
+def sequence_of_kind(lab: Any, cache: Any, kind: str, first: int) -> Any:
+    salt = KINDS[kind]
+    return plain_of(lab, cache) if salt is None else salted_of(lab, cache, first, salt)
+
+
+@pytest.mark.parametrize("first", [0, 3, 4, 5, 6])
+@pytest.mark.parametrize("one", [SALTED, PLAIN])
+@pytest.mark.parametrize("other", list(KINDS))
+def test_task_3_pages_are_shared_where_tokens_and_salt_are_equal(lab, first, one, other):
+    cache, ids = cache_of(lab), text(10)
+    compute(cache, sequence_of_kind(lab, cache, one, first), ids)
+    found = compute(cache, sequence_of_kind(lab, cache, other, first), ids)
+    before_salt = first // P * P  # in full pages that end before the salt
+    same = KINDS[one] == KINDS[other]
+    check_equal(
+        found,
+        9 if same else before_salt,
+        name=f"how many of 10 tokens {other} finds of those that {one} has computed, in pages of 3, where a salt "
+        f"touches the tokens from number {first} on",
+        suspects={
+            "the salt was left out: keys and values differ behind it": None if same else 9,
+            "pages that end before the salt's first token can be shared": 0,
+        },
+    )
+
+
+def test_task_3_what_hangs_below_the_salt_is_found_again(lab):
+    cache, ids = cache_of(lab), text(14)
+    longer = salted_of(lab, cache, 4, "salt")
+    compute(cache, longer, ids, 7)
+    again = salted_of(lab, cache, 4, "salt")
+    check_equal(compute(cache, again, ids, 12), 6, name="the tokens found behind a salted page")
+    check_equal(
+        cache.match(longer, ids), 0, name="the tokens found by a sequence with a part-filled page of its own"
+    )
+
+
+def test_task_3_a_prompt_half_computed_goes_on_where_another_is(lab):
+    cache, ids = cache_of(lab), text(14)
+    first, second = (salted_of(lab, cache, 1, "salt") for _ in range(2))
+    compute(cache, first, ids, 3)
+    check_equal(cache.match(second, ids), 3, name="the tokens found at first")
+    compute(cache, first, ids, 9)
+    check_equal(cache.match(second, ids), 6, name="the tokens found later, behind those found before")
+
+
+def test_task_3_the_last_token_is_left_to_compute(lab):
+    cache, ids = cache_of(lab), text(6)
+    compute(cache, salted_of(lab, cache, 0, "salt"), ids)
+    found = cache.match(salted_of(lab, cache, 0, "salt"), ids)
+    check_equal(found, 3, name="how many of 6 tokens, all computed, are found in pages of 3")
+
+
+def branches_in_tree(lab: Any, cache: Any, segments: Any, **options: Any) -> Any:
+    """A join whose members were all computed, and another one for the same request that has no pages."""
+    first = join_of(lab, cache, request_of(lab, segments, **options))
+    for member in members_of(first):
+        compute(cache, member.sequence, member.request.token_ids)
+    return first, join_of(lab, cache, request_of(lab, segments, **options), rank=1)
+
+
+@pytest.mark.parametrize(
+    "token_ids", [[], [1, 2, 3, 4, 5, 6, 7, 8]], ids=["no tokens", "tokens of the system prompt"]
+)
+def test_task_3_each_member_of_a_bundle_searches_with_its_own_tokens(lab, token_ids):
+    cache = cache_of(lab)
+    first, again = branches_in_tree(lab, cache, segments_of(lab, 7, (6, 1, 9), 8))
+    found = cache.match(again.sequence, token_ids)
+    lengths = {member_name(each): each.sequence.length for each in members_of(again)}
+    expected = {"document A": 12, "document B": 6, "document C": 15, "the question": 6}
+    check_equal(
+        lengths,
+        expected,
+        name="the tokens that each member has after `match` of the bundle: all were computed before, in pages of 3",
+        suspects={"the members searched with the tokens that were given, not with their own": dict.fromkeys(
+            expected, 6 if token_ids else 0
+        )},
+    )  # fmt: skip
+    check_equal(found, 39, name="what `match` of the bundle returns, all members together",
+                suspects={"the number of members was returned": 4})  # fmt: skip
+    for mine, other in zip(members_of(again), members_of(first), strict=True):
+        pages = other.sequence.pages[: mine.sequence.length // P]
+        check_equal(mine.sequence.pages, pages, name=f"the pages found for {member_name(mine)}")
+
+
+def test_task_3_a_bundle_finds_what_its_members_do_not_have_yet(lab):
+    cache = cache_of(lab)
+    _, again = branches_in_tree(lab, cache, segments_of(lab, 7, (6, 1, 9), 8))
+    cache.match(again.sequence, [])
+    check_equal(cache.match(again.sequence, []), 0, name="the tokens that a second `match` of a bundle finds")
+
+
+def test_task_3_a_question_is_found_with_the_same_documents_in_the_same_order_alone(lab):
+    """Its keys depend on all that it sees, so its pages serve no other question."""
+    documents = {"A": 6, "B": 4}
+    for other, expected in (
+        ({"A": 6, "B": 4}, 6),
+        ({"B": 4, "A": 6}, 0),
+        ({"A": 6}, 0),
+        ({"A": 6, "C": 4}, 0),
+        ({}, 0),
+    ):
+        cache = cache_of(lab)
+        branches_in_tree(lab, cache, named(lab, 5, documents, 8))
+        join = join_of(lab, cache, request_of(lab, named(lab, 5, other, 8)))
+        found = cache.match(join.question.sequence, join.question.request.token_ids)
+        check_equal(
+            found,
+            expected,
+            name=f"how many of the 8 tokens of a question about {' and '.join(other) or 'nothing'} are found, where "
+            "the same question about A and B was computed",
+            suspects={"the salt was left out: a question's keys depend on its documents": 6},
+        )
+
+
+def test_task_3_with_offset_positions_a_document_is_found_in_its_place_alone(lab):
+    """In another place its keys are turned by other angles. The first document stands where an ordinary text would."""
+    cache, options = cache_of(lab), {"strategy": "offset", "max_chunk_len": 10}
+    branches_in_tree(lab, cache, named(lab, 6, {"A": 7, "B": 7}), **options)
+    for documents, expected in (
+        ({"A": 7, "B": 7}, (12, 12)),
+        ({"B": 7, "A": 7}, (6, 6)),
+        ({"C": 7, "B": 7}, (6, 12)),
+    ):
+        join = join_of(lab, cache, request_of(lab, named(lab, 6, documents), **options))
+        found = tuple(cache.match(each.sequence, each.request.token_ids) for each in join.question.branches)
+        check_equal(
+            found,
+            expected,
+            name=f"how many of the 13 tokens of the branches {' and '.join(documents)} are found, where A and B were "
+            "computed, with offset positions and a system prompt of 6",
+            suspects={"the salt was left out: at another position the keys are others": (12, 12)},
+        )
+    plain = plain_of(lab, cache)
+    found = cache.match(plain, [*text(6), *text(7, 1)])
+    check_equal(
+        found, 12, name="how many tokens an ordinary text finds that begins with the system prompt and A"
+    )
+    found = cache.match(plain_of(lab, cache), [*text(6), *text(7, 2)])
+    check_equal(
+        found, 6, name="how many tokens an ordinary text finds that begins with the system prompt and B"
+    )
+
+
+@pytest.mark.parametrize("kind", [SALTED, PLAIN])
+def test_task_3_publish_lists_what_is_full_after_the_step(lab, kind):
+    cache, ids = cache_of(lab), text(10)
+    sequence = sequence_of_kind(lab, cache, kind, 4)
+    sequence.reserve(10)
+    cache.publish(sequence, ids, 8)
+    check_equal(
+        cache.tip(sequence).depth,
+        2,
+        name=f"how many pages of {kind} are published, of 8 tokens in pages of 3",
+    )
+    check_equal(len(cache.planned), 2, name="how many pages `planned` lists, before the step has run")
+
+
+# Task 4: the life of the pages
+
+
+def join_with(lab: Any, cache: Any, computed: dict[str, int], segments: Any = None, rank: int = 0) -> Any:
+    """By hand: a join of which each member named has so many tokens, in pages that the tree knows."""
+    join = join_of(lab, cache, request_of(lab, segments or segments_of(lab, 7, (6, 1, 9), 8)), rank)
+    for member in members_of(join):
+        if upto := computed.get(member_name(member), 0):
+            compute(cache, member.sequence, member.request.token_ids, upto)
+    return join
+
+
+def lengths_of(join: Any) -> dict[str, int]:
+    return {member_name(each): each.sequence.length for each in members_of(join)}
+
+
+def pages_of(join: Any) -> dict[str, list[int]]:
+    return {member_name(each): list(each.sequence.pages) for each in members_of(join)}
+
+
+STATES = {
+    "nothing is computed": {},
+    "the branches are computed": {"document A": 13, "document B": 8, "document C": 16},
+    "one branch is computed, and others in part": {"document A": 13, "document B": 6, "document C": 7},
+    "all is computed": {"document A": 13, "document B": 8, "document C": 16, "the question": 8},
+    "a part of one branch is computed": {"document A": 4},
+}
+
+
+def needed(count: int) -> int:
+    return pages_needed(count, P)
+
+
+@pytest.mark.parametrize("count", [0, 1, 100])
+@pytest.mark.parametrize("state", list(STATES))
+def test_task_4_a_bundle_lacks_the_pages_for_all_that_is_due(lab, state, count):
+    """Documents of 6, 1 and 9 tokens behind a system prompt of 7, a question of 8, and pages of 3."""
+    cache = cache_of(lab)
+    join = join_with(lab, cache, STATES[state])
+    members = members_of(join)
+    lacks = [needed(len(each.request.token_ids)) - len(each.sequence.pages) for each in members]
+    by_count = [max(0, needed(each.sequence.length + count) - len(each.sequence.pages)) for each in members]
+    check_equal(
+        cache.lacking(join.sequence, count),
+        sum(lacks),
+        name=f"how many pages a bundle lacks, where {state}, and `count` is {count}",
+        suspects={
+            "`count` was used: of a bundle all that is due of its members is asked": sum(by_count),
+            "only the question was asked": lacks[-1],
+            "the question was left out": sum(lacks[:-1]),
+            "the tokens that are due were put together: each member has pages of its own": needed(
+                sum(each.due for each in members)
+            ),
+        },
+    )
+
+
+def test_task_4_any_other_sequence_lacks_what_its_count_needs(lab):
+    cache = cache_of(lab)
+    for sequence in (plain_of(lab, cache), salted_of(lab, cache, 2, "salt")):
+        sequence.reserve(4)
+        sequence.advance(4)
+        for count, expected in ((0, 0), (2, 0), (3, 1), (9, 3)):
+            check_equal(
+                cache.lacking(sequence, count),
+                expected,
+                name=f"how many pages a sequence with 4 tokens in 2 pages of 3 lacks for {count} more",
+            )
+
+
+def check_held_by(cache: Any, sequences: Any, when: str) -> None:
+    """`check` finds no fault."""
+    __tracebackhide__ = True
+    try:
+        cache.check(sequences)
+    except RuntimeError as error:
+        raise CheckFailed(f"{when}: {error}") from error
+
+
+def sequences_of(*joins: Any) -> list[Any]:
+    return [each.sequence for join in joins for each in members_of(join)]
+
+
+@pytest.mark.parametrize("state", list(STATES))
+def test_task_4_a_released_bundle_gives_up_all_pages_of_all_members(lab, state):
+    cache = cache_of(lab)
+    join = join_with(lab, cache, STATES[state])
+    cache.release(join.sequence)
+    check_equal(
+        pages_of(join),
+        {member_name(each): [] for each in members_of(join)},
+        name=f"the pages of each member after `release` of the bundle, where {state}",
+    )
+    check_equal(
+        sum(lengths_of(join).values()), 0, name="the tokens of all members after `release` of the bundle"
+    )
+    check_held_by(cache, sequences_of(join), "after `release` of a bundle")
+    check_equal(cache.available, 60, name="the pages available after `release` of the only bundle")
+
+
+@pytest.mark.parametrize("keep", [1, 8, 45])
+def test_task_4_a_bundle_that_is_to_keep_tokens_keeps_them_all(lab, keep):
+    """One number can't say how much each member is to keep: the members are released one by one."""
+    cache = cache_of(lab)
+    join = join_with(lab, cache, STATES["all is computed"])
+    pages, lengths = pages_of(join), lengths_of(join)
+    cache.release(join.sequence, keep)
+    name = f"after `release` of a bundle that is to keep {keep} tokens: nothing is to change"
+    check_equal(lengths_of(join), lengths, name=f"the tokens of each member {name}")
+    check_equal(pages_of(join), pages, name=f"the pages of each member {name}")
+    check_held_by(cache, sequences_of(join), "after a `release` that keeps tokens")
+
+
+@pytest.mark.parametrize("keep", [0, 3, 6, 7])
+def test_task_4_any_other_sequence_keeps_its_first_tokens(lab, keep):
+    cache = cache_of(lab)
+    for sequence in (plain_of(lab, cache), salted_of(lab, cache, 2, "salt")):
+        compute(cache, sequence, text(9), 7)
+        cache.release(sequence, keep)
+        check_equal(
+            (sequence.length, len(sequence.pages)),
+            (keep, needed(keep)),
+            name=f"tokens and pages of a sequence that had 7, after `release` with keep {keep}",
+        )
+        check_held_by(cache, [sequence], "after `release`")
+        cache.release(sequence)
+
+
+def test_task_4_a_page_that_another_join_holds_stays(lab):
+    cache = cache_of(lab)
+    documents, all_done = {"A": 6, "B": 4}, {"document A": 11, "document B": 9, "document C": 12}
+    first = join_with(lab, cache, all_done, named(lab, 5, documents))
+    second = join_with(lab, cache, all_done, named(lab, 5, {"B": 4, "C": 7}, seed=1), rank=1)
+    pages = pages_of(second)
+    cache.release(first.sequence)
+    check_equal(
+        pages_of(second), pages, name="the pages of a join that shares some with one that was released"
+    )
+    check_held_by(cache, sequences_of(first, second), "after one of two joins was released")
+
+
+def frees(cache: Any, join: Any, what: str) -> bool:
+    """What `frees` says of a bundle: a bool, and nothing changes."""
+    __tracebackhide__ = True
+    pages, available = pages_of(join), cache.available
+    said = cache.frees(join.sequence)
+    assert isinstance(said, bool), f"frees for {what}: a bool expected, {said!r} found"
+    check_equal(
+        (pages_of(join), cache.available), (pages, available), name=f"the pages of {what}, after `frees`"
+    )
+    return said
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"), zip(STATES, [False, True, True, True, True], strict=True)
+)  # fmt: skip
+def test_task_4_a_bundle_frees_a_page_if_one_of_its_members_does(lab, state, expected):
+    cache = cache_of(lab)
+    join = join_with(lab, cache, STATES[state])
+    check_equal(
+        frees(cache, join, "a bundle"), expected, name=f"what `frees` says for a bundle, where {state}"
+    )
+
+
+@pytest.mark.parametrize("free", ["document A", "document B", "document C", "the question", None])
+def test_task_4_one_member_that_frees_a_page_is_enough(lab, free):
+    """All other pages are held by another user, too."""
+    cache = cache_of(lab)
+    join = join_with(lab, cache, STATES["all is computed"])
+    for member in members_of(join):
+        if member_name(member) != free:
+            cache.allocator.share(member.sequence.pages[-1:])
+    check_equal(
+        frees(cache, join, "a bundle"),
+        free is not None,
+        name="what `frees` says for a bundle whose last pages are all held elsewhere"
+        + ("" if free is None else f", but that of {free}"),
+    )
+
+
+def test_task_4_a_bundle_in_the_step_frees_nothing(lab):
+    """Its pages must stay: one of its members is in the step."""
+    cache = cache_of(lab)
+    join = join_with(lab, cache, STATES["all is computed"])
+    join.sequence.pinned = True
+    check_equal(
+        frees(cache, join, "a bundle that is `pinned`"),
+        False,
+        name="what `frees` says for a bundle with a member in the step that is being planned (`pinned`)",
+    )
+    join.sequence.pinned = False
+    check_equal(frees(cache, join, "a bundle"), True, name="what `frees` says for it in the next step")
+
+
+def test_task_4_any_other_sequence_frees_its_last_page(lab):
+    cache = cache_of(lab)
+    first, second = plain_of(lab, cache), plain_of(lab, cache)
+    compute(cache, first, text(8), 6)
+    compute(cache, second, text(8), 8)
+    check_equal(
+        cache.frees(first), False, name="what `frees` says for a sequence whose pages another one holds, too"
+    )
+    check_equal(
+        cache.frees(second), True, name="what `frees` says for a sequence with a last page of its own"
+    )
+
+
+def scheduler_of(lab: Any, pages: int = 60, limit: int = 64, page_size: int = P, **options: Any) -> Any:
+    return lab.documents.scheduler.DocumentScheduler(cache_of(lab, pages, page_size), limit, **options)
+
+
+def joins_in(lab: Any, scheduler: Any, *segments: Any, running: bool = True) -> list[Any]:
+    """By hand: joins that run, or wait. Clients are called first, second, third."""
+    found = []
+    for some, client in zip(segments, ("first", "second", "third"), strict=False):
+        scheduler.push(request_of(lab, some, client=client))
+        found.append(scheduler.waiting[-1])
+        if running:
+            scheduler.running.append(scheduler.waiting.pop())
+    return found
+
+
+def compute_members(scheduler: Any, join: Any, computed: dict[str, int]) -> None:
+    for member in members_of(join):
+        if upto := computed.get(member_name(member), 0):
+            compute(scheduler.cache, member.sequence, member.request.token_ids, upto)
+
+
+def open_step(scheduler: Any) -> None:
+    """By hand: a step is being planned, and what each had before it is noted, as `plan` does."""
+    scheduler.planned, scheduler.begun, scheduler.preempted = [], [], []
+    scheduler.had = {each: each.sequence.length for each in scheduler.running}
+    scheduler.had_before = {
+        member: member.sequence.length for join in scheduler.joins for member in join.sequence.members
+    }
+    scheduler.left = scheduler.token_budget
+
+
+def chunk_by_hand(lab: Any, scheduler: Any, member: Any, count: int) -> None:
+    """By hand: a member is in the step, with so many tokens."""
+    cache, sequence, ids = scheduler.cache, member.sequence, member.request.token_ids
+    had = sequence.length
+    found = cache.match(sequence, ids)
+    sequence.reserve(count)
+    cache.publish(sequence, ids, sequence.length + count)
+    scheduler.planned.append(lab.scheduling.standing.Chunk(member, count, had, found, False))
+
+
+def check_undone(scheduler: Any, joins: Any, before: Any, when: str) -> None:
+    """Every member has what it had; no page is lost."""
+    __tracebackhide__ = True
+    lengths, pages = before
+    names = [join.request.client for join in joins]
+    check_equal(
+        {name: lengths_of(join) for name, join in zip(names, joins, strict=True)},
+        lengths,
+        name=f"how many tokens each member of each join has {when}",
+    )
+    check_equal(
+        {name: pages_of(join) for name, join in zip(names, joins, strict=True)},
+        pages,
+        name=f"the pages of each member of each join {when}",
+    )
+    others = [each.sequence for each in scheduler.running + scheduler.waiting if each not in joins]
+    check_held_by(scheduler.cache, [*sequences_of(*joins), *others], when)
+    check_equal(len(scheduler.had_before), 0, name=f"how many entries `had_before` has {when}")
+    check_equal(len(scheduler.planned), 0, name=f"how many chunks are planned {when}")
+
+
+def known_of(joins: Any) -> Any:
+    return (
+        {join.request.client: lengths_of(join) for join in joins},
+        {join.request.client: pages_of(join) for join in joins},
+    )
+
+
+def undo(scheduler: Any, when: str) -> None:
+    """`undo`, where a page that is cut or given up in the wrong order is told as such."""
+    __tracebackhide__ = True
+    try:
+        scheduler.undo()
+    except (RuntimeError, ValueError, KeyError) as error:
+        if isinstance(error, NotImplementedError):
+            raise
+        raise CheckFailed(
+            f"`undo` {when} raised {type(error).__name__}: {error}\n  each member of each join must be released to what "
+            "it had before the cache withdraws what was published"
+        ) from error
+
+
+def test_task_4_a_step_undone_leaves_each_member_what_it_had(lab):
+    scheduler = scheduler_of(lab)
+    joins = joins_in(
+        lab, scheduler, named(lab, 7, {"A": 6, "B": 1}, 8), named(lab, 7, {"B": 1, "C": 9}, 5, seed=1)
+    )
+    compute_members(scheduler, joins[0], {"document A": 13, "document B": 4})
+    compute_members(scheduler, joins[1], {"document C": 8})
+    before = known_of(joins)
+    open_step(scheduler)
+    first, second = members_of(joins[0]), members_of(joins[1])
+    for member, count in ((first[1], 4), (first[2], 5), (second[0], 1), (second[1], 8)):
+        chunk_by_hand(lab, scheduler, member, count)
+    when = "after a step of two joins was undone"
+    undo(scheduler, when)
+    check_undone(scheduler, joins, before, when)
+
+
+def test_task_4_nothing_is_left_of_a_join_that_has_begun_in_the_step(lab):
+    scheduler = scheduler_of(lab)
+    joins = joins_in(lab, scheduler, named(lab, 7, {"A": 6, "B": 1}, 8), running=False)
+    before = known_of(joins)
+    open_step(scheduler)
+    scheduler.begun, scheduler.running, scheduler.waiting = list(joins), list(joins), []
+    for member, count in zip(members_of(joins[0]), (13, 1, 8), strict=True):
+        chunk_by_hand(lab, scheduler, member, count)
+    when = "after the step in which a join began was undone"
+    undo(scheduler, when)
+    check_undone(scheduler, joins, before, when)
+    check_equal(scheduler.waiting == joins, True, name=f"whether the join waits again {when}")
+
+
+def test_task_4_nothing_is_left_of_a_join_that_lost_its_pages_in_the_step(lab):
+    """It waits without pages; what it had before the step is gone, whatever `had_before` says."""
+    scheduler = scheduler_of(lab)
+    joins = joins_in(lab, scheduler, named(lab, 7, {"A": 6, "B": 1}, 8), named(lab, 4, {"C": 9}, 5, seed=1))
+    compute_members(scheduler, joins[0], {"document A": 5})
+    compute_members(scheduler, joins[1], {"document C": 8})
+    open_step(scheduler)
+    kept = known_of(joins[:1])
+    scheduler.preempt(joins[1])
+    chunk_by_hand(lab, scheduler, members_of(joins[0])[0], 8)
+    when = "after a step was undone in which the second join lost its pages"
+    undo(scheduler, when)
+    lost = {"document C": 0, "the question": 0}
+    before = kept[0] | {"second": lost}, kept[1] | {"second": {name: [] for name in lost}}
+    check_undone(scheduler, joins, before, when)
+
+
+def test_task_4_ordinary_requests_are_undone_beside_joins(lab):
+    scheduler = scheduler_of(lab)
+    joins = joins_in(lab, scheduler, named(lab, 7, {"A": 6}, 8))
+    scheduler.push(new_request(lab, text(9, 30), 4))
+    plain = scheduler.waiting.pop()
+    scheduler.running.append(plain)
+    compute(scheduler.cache, plain.sequence, plain.request.token_ids, 4)
+    compute_members(scheduler, joins[0], {"document A": 5})
+    before = known_of(joins)
+    open_step(scheduler)
+    chunk_by_hand(lab, scheduler, plain, 5)
+    chunk_by_hand(lab, scheduler, members_of(joins[0])[0], 8)
+    when = "after a step of a join and an ordinary request was undone"
+    undo(scheduler, when)
+    check_undone(scheduler, joins, before, when)
+    check_equal(plain.sequence.length, 4, name=f"the tokens of the ordinary request {when}")
+
+
+def test_task_4_a_step_is_undone_where_planning_failed(lab):
+    """Nothing was planned, and the join that waits had matched already."""
+    scheduler = scheduler_of(lab)
+    warm, other = joins_in(
+        lab, scheduler, named(lab, 7, {"A": 6}, 8), named(lab, 7, {"A": 6}, 4, seed=1), running=False
+    )
+    compute_members(scheduler, warm, {"document A": 13})
+    scheduler.cache.release(warm.sequence)
+    before = known_of([warm, other])
+    open_step(scheduler)
+    scheduler.cache.match(other.sequence, [])
+    when = "after planning failed where a join that waits had found pages already"
+    undo(scheduler, when)
+    check_undone(scheduler, [warm, other], before, when)
