@@ -17,6 +17,7 @@ from coursekit.check import CheckFailed, check, check_equal, check_raises, check
 
 from .joined_attention import NO_KEYS, SCALE, JoinedStep, Row, mistaken
 from .joining import (
+    NAMES,
     P,
     cache_of,
     give_pages,
@@ -941,3 +942,475 @@ def test_task_4_a_step_is_undone_where_planning_failed(lab):
     when = "after planning failed where a join that waits had found pages already"
     undo(scheduler, when)
     check_undone(scheduler, [warm, other], before, when)
+
+
+# Task 5: planning a join
+
+
+def client_of(member: Any) -> str:
+    request = member.request
+    client: str = getattr(request, "owner", request).client
+    return client
+
+
+def shares(plan: Any) -> list[tuple[str, int, int]]:
+    """For each chunk: which member, tokens found, tokens to compute."""
+    return [(member_name(chunk.running), chunk.found, chunk.count) for chunk in plan]
+
+
+def ran(scheduler: Any) -> None:
+    """By hand: the model has run. A question with no token due gets one, or leaves."""
+    plan = scheduler.planned
+    for chunk in plan:
+        chunk.running.sequence.advance(chunk.count)
+    scheduler.commit()
+    finished = []
+    for request, member in [(chunk.running.request, chunk.running) for chunk in plan]:
+        if not hasattr(request, "owner") and member.due == 0:
+            request.token_ids.append(7)
+            if request.finished(scheduler.max_positions):
+                finished.append(request)
+    scheduler.remove(finished)
+
+
+def steps_of(scheduler: Any, most: int = 60) -> list[list[tuple[str, int, int]]]:
+    """All steps until nobody is there any more."""
+    found = []
+    while scheduler.num_requests:
+        found.append(shares(scheduler.plan()))
+        ran(scheduler)
+        assert len(found) < most, (
+            f"after {most} steps, requests are still there; the last steps: {found[-3:]}"
+        )
+    return found
+
+
+A, B, C, Q, S = "document A", "document B", "document C", "the question", "the system prompt"
+EARLY = "the question was planned before its branches are complete"
+STOPPED = "the branches behind the first one that isn't complete had no turn"
+ALONE = "the question waited for the next step: what its branches write in this one can be read in it"
+
+
+def check_steps(
+    lab: Any, segments: Any, expected: Any, what: str, suspects: Any = None, **options: Any
+) -> None:
+    """Plan one join from its beginning to its first token, and compare step by step."""
+    __tracebackhide__ = True
+    scheduler = scheduler_of(lab, **options)
+    scheduler.push(request_of(lab, segments, 1))
+    check_equal(steps_of(scheduler), expected, name=f"the steps (member, tokens found, tokens computed) of {what}",
+                suspects=suspects)  # fmt: skip
+    check_held_by(scheduler.cache, [], f"at the end of {what}")
+
+
+def test_task_5_a_join_is_planned_as_a_whole_where_the_budget_allows(lab):
+    expected = [[(A, 0, 12), (B, 6, 3), (C, 6, 10), (Q, 0, 2)]]
+    late = {ALONE: [expected[0][:-1], expected[0][-1:]]}
+    what = (
+        "a join with a system prompt of 7 tokens, documents of 5, 2 and 9 and a question of 2, in pages of 3"
+    )
+    check_steps(lab, segments_of(lab, 7, (5, 2, 9)), expected, what, late, token_budget=100)
+
+
+def test_task_5_all_branches_get_their_turn_behind_one_that_is_not_complete(lab):
+    expected = [[(A, 0, 4), (B, 0, 4), (C, 0, 4)], [(A, 0, 4), (B, 0, 1), (C, 0, 2), (Q, 0, 2)]]
+    sliced = [[(A, 0, 4), (B, 0, 4), (C, 0, 4), (Q, 0, 2)], expected[1][:-1]]
+    stopped = [[(A, 0, 4)], [(A, 0, 4), (B, 0, 4)], [(B, 0, 1), (C, 0, 4)], [(C, 0, 2), (Q, 0, 2)]]
+    check_steps(
+        lab,
+        segments_of(lab, 0, (8, 5, 6)),
+        expected,
+        "a join with documents of 8, 5 and 6 tokens, in chunks of 4",
+        {STOPPED: stopped, EARLY: sliced, ALONE: [expected[0], expected[1][:-1], expected[1][-1:]]},
+        token_budget=100,
+        chunk_size=4,
+    )
+
+
+def test_task_5_the_budget_is_one_for_all_members(lab):
+    expected = [
+        [(A, 0, 6)],
+        [(A, 0, 2), (B, 0, 4)],
+        [(B, 0, 1), (C, 0, 5)],
+        [(C, 0, 1), (Q, 0, 5)],
+        [(Q, 0, 2)],
+    ]
+    what = "a join with documents of 8, 5 and 6 tokens and a question of 7, with a budget of 6"
+    check_steps(lab, segments_of(lab, 0, (8, 5, 6), 7), expected, what, token_budget=6)
+
+
+def test_task_5_a_budget_of_one_token_is_enough(lab):
+    expected = [[(A, 0, 1)], [(A, 0, 1)], [(B, 0, 1)], [(Q, 0, 1)], [(Q, 0, 1)]]
+    check_steps(lab, segments_of(lab, 0, (2, 1)), expected, "a join with a budget of 1", token_budget=1)
+
+
+def test_task_5_branches_that_are_complete_bring_nothing_any_more(lab):
+    scheduler = scheduler_of(lab, token_budget=100)
+    scheduler.push(request_of(lab, segments_of(lab, 4, (5, 2)), 3))
+    expected = [[(A, 0, 9), (B, 3, 3), (Q, 0, 2)], [(Q, 0, 1)], [(Q, 0, 1)]]
+    check_equal(steps_of(scheduler), expected, name="the steps of a join that generates 3 tokens")
+
+
+@pytest.mark.parametrize(
+    ("system", "documents", "expected"),
+    [
+        (5, (), [(S, 0, 5), (Q, 0, 2)]),
+        (0, (), [(Q, 0, 2)]),
+        (5, (0, 0), [(S, 0, 5), (Q, 0, 2)]),
+        (0, (0, 4, 0), [(B, 0, 4), (Q, 0, 2)]),
+    ],
+    ids=["no documents", "nothing but a question", "empty documents", "one that isn't empty"],
+)
+def test_task_5_a_join_has_no_branch_without_tokens(lab, system, documents, expected):
+    check_steps(lab, segments_of(lab, system, documents), [expected], "a join", token_budget=100)
+
+
+def planned_of(scheduler: Any) -> dict[str, list[tuple[str, int, int]]]:
+    """The chunks of the next step, by client, which is not run yet."""
+    found: dict[str, list[tuple[str, int, int]]] = {}
+    for chunk in scheduler.plan():
+        found.setdefault(client_of(chunk.running), []).extend(shares([chunk]))
+    return found
+
+
+def test_task_5_a_document_is_found_in_any_company_and_order(lab):
+    """And one that is computed for another question in the same step is found, too."""
+    scheduler = scheduler_of(lab, token_budget=200)
+    joins_in(lab, scheduler, named(lab, 5, {"A": 6, "B": 7, "C": 3}), running=False)
+    steps_of(scheduler)
+    joins_in(
+        lab,
+        scheduler,
+        named(lab, 5, {"C": 3, "A": 6}, seed=1),
+        named(lab, 5, {"D": 8, "B": 7, "A": 6}, seed=2),
+        named(lab, 5, {"D": 8, "E": 2}, seed=3),
+        running=False,
+    )
+    expected = {
+        "first": [(C, 6, 2), (A, 9, 2), (Q, 0, 2)],
+        "second": [("document D", 3, 10), (B, 9, 3), (A, 9, 2), (Q, 0, 2)],
+        "third": [("document D", 12, 1), ("document E", 3, 4), (Q, 0, 2)],
+    }
+    check_equal(
+        planned_of(scheduler),
+        expected,
+        name="the step (member, tokens found, tokens computed) of three joins, where A, B and C were computed before, in "
+        "pages of 3 behind a system prompt of 5",
+    )
+    ran(scheduler)
+    check_equal(
+        scheduler.reused, 3 + 3 + 6 + 9 + 3 + 9 + 9 + 12 + 3, name="the tokens found in all steps (`reused`)"
+    )
+
+
+def test_task_5_what_a_bundle_has_found_is_given_back_before_its_members_search(lab):
+    """Else a chunk would not know what was found for it, and `undo` not what the member had."""
+    scheduler = scheduler_of(lab, token_budget=8)
+    joins_in(lab, scheduler, named(lab, 6, {"A": 7, "B": 7}), running=False)
+    steps_of(scheduler)
+    (join,) = joins_in(lab, scheduler, named(lab, 6, {"A": 7, "C": 7, "B": 7}, seed=1), running=False)
+    before = known_of([join])
+    plan = scheduler.plan()
+    told = [(member_name(chunk.running), chunk.had, chunk.found, chunk.count) for chunk in plan]
+    kept = {
+        "what was found for the bundle was not given back": [
+            (A, 12, 0, 1), (C, 6, 0, 7)
+        ]
+    }  # fmt: skip
+    check_equal(
+        told,
+        [(A, 0, 12, 1), (C, 0, 6, 7)],
+        name="the chunks (member, tokens before the step, tokens found, tokens to compute) of a join that begins with A "
+        "and B in the tree",
+        suspects=kept,
+    )
+    lengths = lengths_of(join)
+    check_equal(lengths, {A: 12, C: 6, B: 0, Q: 0}, name="the tokens of each member, where the budget ends before B",
+                suspects={"what was found for the bundle was not given back": {A: 12, C: 6, B: 12, Q: 0}})  # fmt: skip
+    undo(scheduler, "after the step in which it began was planned")
+    check_undone(scheduler, [join], before, "after the step in which it began was undone")
+
+
+def test_task_5_an_ordinary_request_is_planned_as_before(lab):
+    scheduler = scheduler_of(lab, token_budget=100)
+    ids = [*text(6), *text(7, 1), 5]
+    joins_in(lab, scheduler, named(lab, 6, {"A": 7}), running=False)
+    steps_of(scheduler)
+    for _ in range(2):
+        scheduler.push(new_request(lab, ids, 1))
+    plan = scheduler.plan()
+    check_equal(
+        [(chunk.had, chunk.found, chunk.count) for chunk in plan],
+        [(0, 12, 2), (0, 12, 2)],
+        name="had, found and count of two ordinary requests whose first 12 tokens are those of a branch in the tree",
+    )
+
+
+def running_join(
+    lab: Any, scheduler: Any, documents: dict[str, int], computed: Any = None, seed: int = 0
+) -> Any:
+    """By hand: a join that runs, in a step that is being planned."""
+    (join,) = joins_in(lab, scheduler, named(lab, 6, documents, 3, seed=seed))
+    compute_members(scheduler, join, computed or {})
+    open_step(scheduler)
+    return join
+
+
+@pytest.mark.parametrize(
+    ("budget", "computed", "expected", "count"),
+    [
+        (20, 0, True, 10),
+        (10, 0, True, 10),
+        (9, 0, False, 9),
+        (3, 4, False, 3),
+        (6, 4, True, 6),
+        (20, 10, True, 0),
+    ],
+)
+def test_task_5_completes_says_whether_nothing_is_due_after_the_step(lab, budget, computed, expected, count):
+    scheduler = scheduler_of(lab, token_budget=budget)
+    join = running_join(lab, scheduler, {"A": 4}, {A: computed})
+    said = scheduler.completes(join, join.question.branches[0])
+    what = f"a branch of 10 tokens with {computed} computed, and {budget} left of the budget"
+    check_equal(
+        [chunk.count for chunk in scheduler.planned], [count] if count else [], name=f"the chunks of {what}"
+    )
+    check_equal(said, expected, name=f"what `completes` says for {what}")
+    check_equal(
+        join.sequence.pinned, count > 0, name=f"whether the bundle is `pinned` after `completes`, for {what}"
+    )
+
+
+def test_task_5_a_member_that_gets_no_chunk_is_not_complete(lab):
+    """The last chunk of `planned` may be that of another member."""
+    scheduler = scheduler_of(lab, token_budget=10)
+    join = running_join(lab, scheduler, {"A": 4, "B": 4})
+    first, second = join.question.branches
+    scheduler.completes(join, first)
+    said = scheduler.completes(join, second)
+    check_equal(said, False, name="what `completes` says for a branch of 10 tokens, 3 or more of them due, where nothing is "
+                "left of the budget", suspects={"the chunk of another member was taken for its own": True})  # fmt: skip
+    empty = scheduler_of(lab, token_budget=10)
+    join = running_join(lab, empty, {"A": 4})
+    empty.left = 0
+    said = empty.completes(join, join.question.branches[0])
+    check_equal(
+        said, False, name="what `completes` says where nothing is left of the budget and no chunk is planned"
+    )
+    check_equal(
+        join.sequence.pinned, False, name="whether the bundle is `pinned`, with no member in the step"
+    )
+
+
+def test_task_5_members_stand_where_their_join_stands_by_now(lab):
+    """A join that has waited long has a higher level than it came with, and so do its members."""
+    scheduler = scheduler_of(lab, pages=8, token_budget=50)
+    scheduler.push(request_of(lab, named(lab, 6, {"B": 9}, 3, seed=1), client="lower"))
+    lower = scheduler.waiting.pop()
+    scheduler.running.append(lower)
+    compute_members(scheduler, lower, {B: 15, Q: 3})
+    join = running_join(lab, scheduler, {"A": 4}, {A: 6})
+    scheduler.cache.allocator.allocate(len(scheduler.cache.allocator.free_pages))
+    join.level = 2
+    scheduler.add(join)
+    levels = {member_name(chunk.running): chunk.running.level for chunk in scheduler.planned}
+    assert levels, (
+        "a join of level 2 found no page: one of level 0 runs, whose pages it may take. Does each of its members have "
+        "the level of the join?"
+    )
+    check_equal(set(levels.values()), {2}, name="the levels of the members in the step of a join of level 2")
+    check_equal(
+        [each.client for each in scheduler.preempted], ["lower"], name="the requests that lost their pages"
+    )
+
+
+def test_task_5_a_join_with_a_member_in_the_step_keeps_its_pages(lab):
+    """The one below needs a page; the other join stands below it, and is in the step already."""
+    scheduler = scheduler_of(lab, pages=6, token_budget=50, chunk_size=3)
+    low, high = joins_in(lab, scheduler, named(lab, 0, {"A": 9}), named(lab, 0, {"B": 9}, seed=1))
+    compute_members(scheduler, low, {A: 6})
+    compute_members(scheduler, high, {B: 9})
+    open_step(scheduler)
+    scheduler.left = 50
+    high.level = 1
+    scheduler.add(low)
+    scheduler.add(high)
+    check_equal([shares([chunk])[0][0] for chunk in scheduler.planned], [A], name="the members in the step, for which "
+                "there was one page: a join in the step (`pinned`) is not preempted")  # fmt: skip
+    check_equal(scheduler.preempted == [], True, name="whether no request was preempted")
+
+
+def test_task_5_two_questions_about_one_document_share_its_pages(lab):
+    scheduler = scheduler_of(lab, token_budget=200)
+    joins_in(lab, scheduler, named(lab, 6, {"A": 8}), named(lab, 6, {"A": 8}, seed=1), running=False)
+    scheduler.plan()
+    ran(scheduler)
+    first, second = scheduler.running
+    mine, theirs = (join.question.branches[0].sequence.pages for join in (first, second))
+    check_equal(theirs[:4], mine[:4], name="the full pages that the second question's branch shares")
+    scheduler.remove([first.request])
+    check_held_by(
+        scheduler.cache,
+        sequences_of(second),
+        "after the first of two questions about a document was cancelled",
+    )
+    check_equal(
+        second.question.branches[0].sequence.pages, theirs, name="the pages of the question that stays"
+    )
+
+
+def test_task_5_a_document_may_stand_in_a_prompt_twice(lab):
+    expected = [[(A, 0, 11), (A, 9, 2), (Q, 0, 2)]]
+    scheduler = scheduler_of(lab, token_budget=100)
+    document = tuple(text(6, 1))
+    segments = lab.documents.prompt.Segments(tuple(text(5)), (document, document), tuple(text(2, 20)))
+    scheduler.push(request_of(lab, segments, 1))
+    check_equal(steps_of(scheduler), expected, name="the steps of a join with the same document twice")
+
+
+happenings = st.lists(
+    st.one_of(
+        st.tuples(
+            st.just("ask"),
+            st.lists(st.sampled_from(NAMES[:5]), max_size=4, unique=True),
+            st.integers(0, 2),
+            st.sampled_from([0, 0, 1, 3]),
+        ),
+        st.tuples(st.just("ordinary"), st.integers(1, 9), st.integers(1, 4), st.sampled_from([0, 0, 2])),
+        st.tuples(st.just("step"), st.integers(1, 3)),
+        st.tuples(st.just("step"), st.integers(1, 3)),
+        st.tuples(st.just("fail")),
+        st.tuples(st.just("cancel"), st.integers(0, 5)),
+    ),
+    min_size=4,
+    max_size=20,
+)
+COUNTS = dict(zip(NAMES, (5, 2, 9, 1, 6), strict=False))
+
+
+class Dry:
+    """A scheduler without a model: what happens to it is checked, step by step."""
+
+    def __init__(self, lab: Any, options: dict[str, Any]) -> None:
+        self.lab, self.number = lab, 0
+        self.scheduler = scheduler_of(lab, **options)
+
+    def ask(self, names: list[str], seed: int, priority: int) -> None:
+        segments = named(
+            self.lab, (0, 4, 6)[seed], {name: COUNTS[name] for name in names}, 2 + seed, seed=seed
+        )
+        self._push(request_of(self.lab, segments, 1 + seed, priority=priority, client=f"{self.number}"))
+
+    def ordinary(self, count: int, max_tokens: int, priority: int) -> None:
+        self._push(new_request(self.lab, [*text(4), *text(count, 1)], max_tokens, priority=priority))
+
+    def _push(self, request: Any) -> None:
+        """Ask only what can run alone, even if no page is shared."""
+        documents = getattr(request, "documents", [])
+        system = len(request.segments.system) if hasattr(request, "segments") else 0
+        totals = [system + len(document) for _, document in documents] or [system]
+        totals.append(request.prompt_len + request.max_tokens - 1)
+        if sum(map(self._pages, totals)) <= self.scheduler.cache.allocator.num_pages - 1:
+            self.number += 1
+            self.scheduler.push(request)
+
+    def _pages(self, count: int) -> int:
+        return pages_needed(count, self.scheduler.cache.page_size)
+
+    def step(self, times: int) -> None:
+        __tracebackhide__ = True
+        for _ in range(times):
+            if self.scheduler.num_requests:
+                self._check_plan(self._plan())
+                ran(self.scheduler)
+                self._check("after a step")
+
+    def fail(self) -> None:
+        __tracebackhide__ = True
+        joins = self.scheduler.joins
+        before = {member: (member.sequence.length, list(member.sequence.pages)) for join in joins
+                  for member in members_of(join)}  # fmt: skip
+        self._plan()
+        lost = list(self.scheduler.preempted)
+        undo(self.scheduler, "of a step that failed")
+        for join in joins:
+            for member in members_of(join):
+                wanted = (0, []) if join.request in lost else before[member]
+                found = member.sequence.length, member.sequence.pages
+                check_equal(
+                    found, wanted, name="tokens and pages of a member of a join, after the step was undone"
+                )
+        self._check("after a step was undone")
+
+    def cancel(self, number: int) -> None:
+        __tracebackhide__ = True
+        self.scheduler.remove(self.scheduler.requests[number : number + 1])
+        self._check("after a request was cancelled")
+
+    def finish(self) -> None:
+        __tracebackhide__ = True
+        for _ in range(400):
+            self.step(1)
+        check_equal(self.scheduler.num_requests, 0, name="the requests that are left after 400 more steps")
+        pages = self.scheduler.cache.allocator.num_pages - 1
+        check_equal(self.scheduler.cache.available, pages, name="the pages available at the end")
+
+    def _plan(self) -> list[Any]:
+        __tracebackhide__ = True
+        try:
+            plan: list[Any] = self.scheduler.plan()
+        except self.lab.paged.allocator.OutOfPages as error:
+            raise CheckFailed(
+                f"a request must be able to go on, for no other user has pages: {error}"
+            ) from error
+        return plan
+
+    def _check_plan(self, plan: list[Any]) -> None:
+        __tracebackhide__ = True
+        members = [chunk.running for chunk in plan]
+        told = f"the step {shares(plan)}"
+        assert len(set(members)) == len(members), f"{told}: a member has more than one chunk"
+        total = sum(chunk.count for chunk in plan)
+        assert total <= self.scheduler.token_budget, f"{told}: {total} tokens are more than the budget"
+        for chunk in plan:
+            after = {branch: branch.due for branch in getattr(chunk.running, "branches", ())}
+            for other in plan:
+                after[other.running] = other.running.due - other.count
+            due = [member_name(one) for one in getattr(chunk.running, "branches", ()) if after[one]]
+            assert not due, (
+                f"{told}: the question is in it, and tokens of {', '.join(due)} are due behind the step"
+            )
+
+    def _check(self, when: str) -> None:
+        __tracebackhide__ = True
+        scheduler = self.scheduler
+        for each in scheduler.waiting:
+            assert not each.sequence.pages, f"{when}: a request that waits has pages"
+        held = [each for each in scheduler.running if each not in scheduler.joins]
+        joins = [each for each in scheduler.running if each in scheduler.joins]
+        check_held_by(scheduler.cache, [*(each.sequence for each in held), *sequences_of(*joins)], when)
+
+
+def play(dry: Any, happens: Any) -> None:
+    __tracebackhide__ = True
+    for what, *arguments in happens:
+        getattr(dry, what)(*arguments)
+    dry.finish()
+
+
+@settings(QUICK, max_examples=50)
+@given(
+    happens=happenings,
+    options=st.fixed_dictionaries(
+        {
+            "page_size": st.integers(1, 4),
+            "pages": st.integers(8, 30),
+            "num_seats": st.integers(1, 4),
+            "token_budget": st.sampled_from([1, 3, 7, 40]),
+            "chunk_size": st.sampled_from([None, 2, 5]),
+            "patience": st.sampled_from([2, 9]),
+        }
+    ),
+)
+def test_task_5_whatever_happens_all_come_to_their_ends_and_no_page_is_lost(happens, options):
+    play(Dry(door.active(), options), happens)
