@@ -153,6 +153,25 @@ def test_task_1_what_was_joined_is_split_again(system, documents, question):
     check_prompt(found, system, tuple(documents), question, f"{text!r}, split at '|'", text.split("|"))
 
 
+def test_task_1_no_token_reaches_over_a_separator(lab):
+    system, *documents, question = parts = ["the cat", "the cat", "The cat", "The #"]
+    text = " # # ".join(parts)
+    assert pieces(" # # ")[0] not in pieces(text), "every separator must be part of other tokens"
+    segments = encode(lab, lab.documents.prompt.split_prompt(text), has_start=False)
+    check_equal(
+        segments.documents,
+        tuple(tuple(pieces(each)) for each in documents),
+        name=f"the ids of the documents of {text!r}",
+        suspects={
+            "the documents were tokenized together: a token reaches over the edge of a separator": (
+                (tuple(pieces(" # # ".join(documents))),)
+            )
+        },
+    )
+    check_equal(segments.system, tuple(pieces(system)), name=f"the ids of the system prompt of {text!r}")
+    check_equal(segments.question, tuple(pieces(question)), name=f"the ids of the question of {text!r}")
+
+
 @both_tokenizers
 @pytest.mark.parametrize("system", ["Be brief.", ""])
 @pytest.mark.parametrize(
@@ -206,25 +225,6 @@ def test_task_1_system_prompt_and_question_may_write_control_tokens(lab):
     for name, ids in (("system prompt", segments.system), ("question", segments.question)):
         check_equal(ids, tuple(pieces(text, True)), name=f"the ids of the {name} {text!r}", suspects=letters)
         assert END in ids
-
-
-def test_task_1_no_token_reaches_over_a_separator(lab):
-    system, *documents, question = parts = ["the cat", "the cat", "The cat", "The #"]
-    text = " # # ".join(parts)
-    assert pieces(" # # ")[0] not in pieces(text), "every separator must be part of other tokens"
-    segments = encode(lab, lab.documents.prompt.split_prompt(text), has_start=False)
-    check_equal(
-        segments.documents,
-        tuple(tuple(pieces(each)) for each in documents),
-        name=f"the ids of the documents of {text!r}",
-        suspects={
-            "the documents were tokenized together: a token reaches over the edge of a separator": (
-                (tuple(pieces(" # # ".join(documents))),)
-            )
-        },
-    )
-    check_equal(segments.system, tuple(pieces(system)), name=f"the ids of the system prompt of {text!r}")
-    check_equal(segments.question, tuple(pieces(question)), name=f"the ids of the question of {text!r}")
 
 
 def test_task_1_a_separator_in_a_document_is_text(lab):
