@@ -30,6 +30,7 @@ from benchmarks.rounds import Case, Record, run_rounds
 from benchmarks.week_2 import TEXT, GetModel
 from coursekit.errors import CourseError
 from coursekit.files import require_writable, write_files, write_text
+from coursekit.interrupts import leaving_when_terminated
 from coursekit.paths import Course
 from coursekit.running.import_path import Impl
 from programs import options
@@ -69,7 +70,7 @@ def bench(
 
     Rows take turns, round after round; the tables show medians. Close other programs first.
 
-    Ctrl-C stops early and keeps what is measured.
+    Ctrl-C stops early and keeps what is measured; so does SIGTERM.
     """
     console, progress = Console(highlight=False), Console(stderr=True, highlight=False)
     with running(impl) as course:
@@ -86,7 +87,8 @@ def bench(
             )
         record, finished = Record(), False
         try:
-            _run(chosen, repeats, record, progress)
+            with leaving_when_terminated():
+                _run(chosen, repeats, record, progress)
             finished = True
         finally:
             if record.measured:
