@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -348,6 +352,35 @@ def test_bench_prints_a_ladder_and_keeps_it(tmp_path: Path) -> None:
     assert [row["name"] for ladder in kept["ladders"] for row in ladder["rows"]] == ["batch-1"]
     assert out.with_suffix(".svg").read_text(encoding="utf-8").startswith("<?xml")
     assert "\x1b" not in done.stdout + done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals to send to another process")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_stops_bench_with_what_is_measured_so_far(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    out = tmp_path / "mine.json"
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "benchmarks", "bench", "match", "evict", "--impl", "solution"),
+            *("--repeats", "100", "--out", str(out)),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+        env={**os.environ, "COLUMNS": "100"},
+    )
+    assert process.stderr is not None
+    said = next(line for line in process.stderr if line.startswith("round 2"))
+    process.send_signal(number)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == code, said + errors
+    assert re.search(r"^match a prompt of 8,000 tokens +[\d.]+", output, re.MULTILINE)
+    kept = json.loads(out.read_text(encoding="utf-8"))
+    assert not kept["finished"]
+    assert [row["name"] for ladder in kept["ladders"] for row in ladder["rows"]] == ["match", "evict"]
+    assert "Traceback" not in errors
 
 
 def test_a_ladder_that_is_not_there_is_one_line_and_exit_code_2() -> None:

@@ -107,7 +107,7 @@ class JoinedStep:
                 t, groups = self.starts[b] + i, list[tuple[np.ndarray, np.ndarray, float]]()
                 together: list[list[str]] = [list(group) for group in scaled]
                 together += [
-                    [part] for part in ("own", "system", "pages", "loose") if part not in sum(together, [])
+                    [part] for part in ("own", "system", "pages", "loose") if part not in [name for group in together for name in group]
                 ]
                 for group in together:
                     weigh = scale if tuple(group) in [tuple(one) for one in scaled] else 1.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import permutations
 from typing import Any
 
@@ -153,6 +154,25 @@ def test_task_1_what_was_joined_is_split_again(system, documents, question):
     check_prompt(found, system, tuple(documents), question, f"{text!r}, split at '|'", text.split("|"))
 
 
+def test_task_1_no_token_reaches_over_a_separator(lab):
+    system, *documents, question = parts = ["the cat", "the cat", "The cat", "The #"]
+    text = " # # ".join(parts)
+    assert pieces(" # # ")[0] not in pieces(text), "every separator must be part of other tokens"
+    segments = encode(lab, lab.documents.prompt.split_prompt(text), has_start=False)
+    check_equal(
+        segments.documents,
+        tuple(tuple(pieces(each)) for each in documents),
+        name=f"the ids of the documents of {text!r}",
+        suspects={
+            "the documents were tokenized together: a token reaches over the edge of a separator": (
+                (tuple(pieces(" # # ".join(documents))),)
+            )
+        },
+    )
+    check_equal(segments.system, tuple(pieces(system)), name=f"the ids of the system prompt of {text!r}")
+    check_equal(segments.question, tuple(pieces(question)), name=f"the ids of the question of {text!r}")
+
+
 @both_tokenizers
 @pytest.mark.parametrize("system", ["Be brief.", ""])
 @pytest.mark.parametrize(
@@ -208,25 +228,6 @@ def test_task_1_system_prompt_and_question_may_write_control_tokens(lab):
         assert END in ids
 
 
-def test_task_1_no_token_reaches_over_a_separator(lab):
-    system, *documents, question = parts = ["the cat", "the cat", "The cat", "The #"]
-    text = " # # ".join(parts)
-    assert pieces(" # # ")[0] not in pieces(text), "every separator must be part of other tokens"
-    segments = encode(lab, lab.documents.prompt.split_prompt(text), has_start=False)
-    check_equal(
-        segments.documents,
-        tuple(tuple(pieces(each)) for each in documents),
-        name=f"the ids of the documents of {text!r}",
-        suspects={
-            "the documents were tokenized together: a token reaches over the edge of a separator": (
-                (tuple(pieces(" # # ".join(documents))),)
-            )
-        },
-    )
-    check_equal(segments.system, tuple(pieces(system)), name=f"the ids of the system prompt of {text!r}")
-    check_equal(segments.question, tuple(pieces(question)), name=f"the ids of the question of {text!r}")
-
-
 def test_task_1_a_separator_in_a_document_is_text(lab):
     text = "the cat # # The dog"
     segments = encode(lab, prompt_of(lab, "a # # b", [text], "c # # d"), has_start=False)
@@ -280,9 +281,7 @@ def test_task_1_a_document_that_is_too_long_is_truncated_when_asked(lab):
     for limit in (5, 2, 1):
         documents = ("A", LONG, "", LONG)
         segments = check_allowed(
-            lambda limit=limit, documents=documents: encode(
-                lab, prompt_of(lab, "Be brief.", documents, "Who?"), limit, truncate=True
-            ),
+            partial(encode, lab, prompt_of(lab, "Be brief.", documents, "Who?"), limit, truncate=True),
             name=f"documents of 6 tokens where {limit} are allowed, with truncate=True",
             why="with truncate=True, documents lose their ends",
         )
@@ -314,9 +313,7 @@ def test_task_1_a_document_may_be_as_long_as_allowed(lab):
     for truncate in (False, True):
         documents = [LONG, LONG]
         segments = check_allowed(
-            lambda truncate=truncate, documents=documents: encode(
-                lab, prompt_of(lab, "Be brief.", documents, "Who is it?"), 6, truncate
-            ),
+            partial(encode, lab, prompt_of(lab, "Be brief.", documents, "Who is it?"), 6, truncate),
             name="two documents of 6 tokens, a longer system prompt and a longer question, where 6 are allowed",
             why="the limit is for each document, in tokens; a document may be exactly as long as it says",
         )
@@ -386,24 +383,24 @@ def start_suspects(lengths: Lengths, stride: int | None) -> dict[str, Any]:
     longest = max([0, *documents])
     wrong = {
         "each document starts where the one before it ends": (used[:-1], used[-1]),
-        "the question starts behind all the documents: behind the longest is enough": (right[0], used[-1]),
+        "the question starts where the sum of all documents ends": (right[0], used[-1]),
         "the question starts where the system prompt ends": (right[0], system),
         "the documents start at 0, and not behind the system prompt": (
             [start - system for start in right[0]],
             right[1],
         ),
-        "the question starts behind the shortest document, not the longest": (
+        "the question starts where the shortest document ends": (
             right[0],
             system + min(documents, default=0),
         ),
         "one position was left free before the question": (right[0], right[1] + 1),
     }
     if documents:
-        wrong["the question starts behind the last document, not the longest"] = (
+        wrong["the question starts where the last document ends"] = (
             right[0],
             right[0][-1] + documents[-1],
         )
-        wrong["the question starts behind the first document, not the longest"] = (
+        wrong["the question starts where the first document ends"] = (
             right[0],
             right[0][0] + documents[0],
         )
@@ -487,7 +484,7 @@ def test_task_2_offset_takes_a_document_that_just_fits(lab):
     ):
         name = f"documents of 4 tokens at multiples of 4 positions ({lengths})"
         found = check_allowed(
-            lambda call=call: call("offset", 4), name=name, why="a document may use all its positions"
+            partial(call, "offset", 4), name=name, why="a document may use all its positions"
         )
         check_equal(found, expected, name=name)
 
@@ -532,16 +529,14 @@ def test_task_2_shared_positions_do_not_look_at_the_limit(lab, limit):
     ):
         name = f"{function.__name__} of shared, with max_chunk_len={limit} ({HAND})"
         why = "shared positions don't look at max_chunk_len"
-        found = check_allowed(
-            lambda function=function: function(segments, "shared", max_chunk_len=limit), name=name, why=why
-        )
+        found = check_allowed(partial(function, segments, "shared", max_chunk_len=limit), name=name, why=why)
         check_equal(found, expected, name=name)
 
 
 def refusals(lab: Any, segments: Any) -> list[Callable[..., Any]]:
     """Both functions, on these segments."""
     functions = lab.documents.positions.segment_starts, lab.documents.positions.segment_positions
-    return [lambda *rest, function=function: function(segments, *rest) for function in functions]
+    return [partial(function, segments) for function in functions]
 
 
 @pytest.mark.parametrize("strategy", ["Shared", "", "own", "shared "])
@@ -550,7 +545,7 @@ def test_task_2_an_unknown_strategy_is_refused(lab, strategy):
         for call in refusals(lab, segments_of(lab, lengths)):
             for rest in ((), (9,)):
                 name = f"the strategy {strategy!r}" + (f", with max_chunk_len={rest[0]}" if rest else "")
-                check_raises(ValueError, lambda call=call, rest=rest: call(strategy, *rest), name=name)
+                check_raises(ValueError, partial(call, strategy, *rest), name=name)
 
 
 @pytest.mark.parametrize("limit", [None, 0, -1])
@@ -558,7 +553,7 @@ def test_task_2_an_unknown_strategy_is_refused(lab, strategy):
 def test_task_2_offset_needs_a_limit(lab, lengths, limit):
     for call in refusals(lab, segments_of(lab, lengths)):
         name = f"offset with max_chunk_len={limit} ({lengths})"
-        check_raises(ValueError, lambda call=call: call("offset", limit), name=name, match="max_chunk_len")
+        check_raises(ValueError, partial(call, "offset", limit), name=name, match="max_chunk_len")
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
@@ -568,14 +563,14 @@ def test_task_2_offset_refuses_a_document_that_would_run_into_the_next(lab, numb
     lengths = Lengths(6, tuple(documents), 7)
     for call in refusals(lab, segments_of(lab, lengths)):
         name = f"document {number} of 5 tokens, at multiples of 4 positions"
-        check_raises(ValueError, lambda call=call: call("offset", 4), name=name, match=str(number))
+        check_raises(ValueError, partial(call, "offset", 4), name=name, match=str(number))
 
 
 # Task 3: the mask
 
 
 def check_mask(
-    lab: Any, lengths: Lengths, mask: Any, name: str, dtype: str = "float32", nan: str | None = None
+    lengths: Lengths, mask: Any, name: str, dtype: str = "float32", nan: str | None = None
 ) -> None:
     __tracebackhide__ = True
     check(
@@ -647,7 +642,7 @@ def test_task_3_each_token_has_the_number_of_its_segment(lab, lengths):
 @some_lengths
 def test_task_3_the_mask_follows_the_rules(lab, lengths):
     mask = lab.documents.positions.document_mask(segments_of(lab, lengths))
-    check_mask(lab, lengths, mask, f"the mask ({lengths})")
+    check_mask(lengths, mask, f"the mask ({lengths})")
 
 
 @QUICK
@@ -659,7 +654,7 @@ def test_task_3_any_lengths_follow_the_rules(lengths):
     lab = door.active()
     check_ids(lab, lengths, segments_of(lab, lengths))
     mask = lab.documents.positions.document_mask(segments_of(lab, lengths))
-    check_mask(lab, lengths, mask, f"the mask ({lengths})")
+    check_mask(lengths, mask, f"the mask ({lengths})")
 
 
 @pytest.mark.parametrize("lengths", [SEED, Lengths(2, (3, 3, 3), 2), Lengths(0, (1, 1), 1)], ids=brief)
@@ -667,7 +662,7 @@ def test_task_3_equal_documents_do_not_see_one_another(lab, lengths):
     segments = segments_of(lab, lengths, equal=True)
     check_ids(lab, lengths, segments)
     name = f"the mask, where all tokens are the same ({lengths})"
-    check_mask(lab, lengths, lab.documents.positions.document_mask(segments), name)
+    check_mask(lengths, lab.documents.positions.document_mask(segments), name)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64", "float32"])
@@ -679,7 +674,6 @@ def test_task_3_the_mask_has_the_dtype_of_like(lab, dtype):
     for lengths in (HAND, Lengths(0, (), 0)):
         mask = lab.documents.positions.document_mask(segments_of(lab, lengths), given_array)
         check_mask(
-            lab,
             lengths,
             mask,
             f"the mask for an array of {dtype} ({lengths})",
@@ -719,7 +713,7 @@ def test_task_4_a_masked_cache_hands_out_its_mask_once(lab):
         assert len(answer) == 3, f"{three} of {len(answer)}"
         mask, S = answer[2], cache.length
         if seed == 480:
-            check_mask(lab, lengths, mask, "the mask of the first call")
+            check_mask(lengths, mask, "the mask of the first call")
         elif count == 1:
             assert mask is None, "the mask for a single new token must be None: it sees everything"
         else:
@@ -754,6 +748,11 @@ def test_task_4_a_masked_cache_attends_first_under_its_mask_and_then_to_everythi
 
 def generate(lab: Any, model: Any, segments: Any, max_tokens: int, *rest: Any, **options: Any) -> Any:
     return lab.documents.oracle.generate_documents(model, segments, max_tokens, *rest, **options)
+
+
+def output(lab: Any, model: Any, segments: Any, max_tokens: int, **options: Any) -> list[int]:
+    """All that is generated."""
+    return list(generate(lab, model, segments, max_tokens, **options))
 
 
 def runs_of(lengths: Lengths, count: int, stride: int | None = None) -> list[tuple[list[int], list[int]]]:
@@ -895,7 +894,7 @@ def test_task_4_an_end_token_in_the_prompt_does_not_end_the_output(lab):
 
 def test_task_4_sample_gets_the_question_and_what_was_produced(lab):
     lengths = Lengths(2, (3, 2), 3)
-    segments, seen = segments_of(lab, lengths), []
+    segments, seen = segments_of(lab, lengths), list[list[int]]()
     model = NotingModel(lab, SCRIPT)
 
     def sample(logits: Any, token_ids: Sequence[int]) -> int:
@@ -933,9 +932,8 @@ def test_task_4_the_output_fills_the_positions_and_no_more(lab, room):
             limit = positions[-1] + 1 + room
             model = NotingModel(lab, SCRIPT, max_positions=limit)
             segments = segments_of(lab, lengths)
-            call = lambda segments=segments, model=model, a=arguments, s=stride: list(  # noqa: E731
-                generate(lab, model, segments, 100, strategy=a[0], max_chunk_len=s)
-            )
+            options = {"strategy": arguments[0], "max_chunk_len": stride}
+            call = partial(output, lab, model, segments, 100, **options)
             name = (
                 f"a model of {limit} positions, {positions[-1] + 1} of them used ({arguments[0]}; {lengths})"
             )
@@ -976,9 +974,7 @@ def test_task_4_a_prompt_that_leaves_no_room_is_refused(lab, max_tokens):
         model = NotingModel(lab, SCRIPT, max_positions=16)
         check_raises(
             ValueError,
-            lambda model=model, segments=segments, options=options: list(
-                generate(lab, model, segments, max_tokens, **options)
-            ),
+            partial(output, lab, model, segments, max_tokens, **options),
             name=f"{name}, with max_tokens={max_tokens}",
         )
         check_equal(len(model.runs), 0, name=f"how often the model ran on {name}")
@@ -1021,15 +1017,11 @@ def test_task_4_a_prompt_is_refused_when_the_first_token_is_asked_for_and_not_be
     ]:
         model = NotingModel(lab, SCRIPT, max_positions=16)
         tokens = check_allowed(
-            lambda model=model, segments=segments, options=options: generate(
-                lab, model, segments, 2, **options
-            ),
+            partial(generate, lab, model, segments, 2, **options),
             name=f"making the generator for {name}",
             why="nothing runs before the first token is asked for: `yield` belongs into generate_documents itself",
         )
-        check_raises(
-            ValueError, lambda tokens=tokens: next(tokens), name=f"asking for the first token of {name}"
-        )
+        check_raises(ValueError, partial(next, tokens), name=f"asking for the first token of {name}")
 
 
 def test_task_4_the_end_is_found_among_the_sampled_tokens(lab):

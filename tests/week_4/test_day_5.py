@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from week_2.continuous import new_request
 from week_3.pages import pages_needed
 
 from coursekit import lab as door
-from coursekit.check import CheckFailed, check, check_equal, check_raises, check_untouched
+from coursekit.check import CheckFailed, check, check_equal, check_untouched
 
 from .joined_attention import NO_KEYS, SCALE, JoinedStep, Row, mistaken
 from .joining import (
