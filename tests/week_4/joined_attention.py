@@ -12,6 +12,7 @@ from week_1.numpy_model import HKV, D, H
 from week_3.pages import pages_needed
 
 SCALE = 0.31
+PARTS = ("own", "system", "pages", "loose")
 NO_KEYS = (
     "the log-sum-exp over no keys is −inf, and −inf less −inf is NaN; or a place was read that holds no token of "
     "this question's past (the test has put NaN into all such places)"
@@ -91,7 +92,7 @@ class JoinedStep:
         self,
         temperature: float = 1.0,
         scale: float = 1.0,
-        parts: Sequence[str] = ("own", "system", "pages", "loose"),
+        parts: Sequence[str] = PARTS,
         hot: Sequence[str] = ("pages", "loose"),
         scaled: Sequence[Sequence[str]] = (("pages", "loose"),),
         causal: bool = False,
@@ -102,34 +103,33 @@ class JoinedStep:
         multiplied by the scale. ``causal``: the past is seen by the causal rule, as a mistake.
         """
         out, lse = np.zeros(self.query.shape), np.full(self.query.shape[:2], -np.inf)
+        alone = [(part,) for part in PARTS if not any(part in group for group in scaled)]
         for b, row in enumerate(self.rows):
             for i, h in np.ndindex(row.new, H):
                 t, groups = self.starts[b] + i, list[tuple[np.ndarray, np.ndarray, float]]()
-                together: list[list[str]] = [list(group) for group in scaled]
-                together += [
-                    [part] for part in ("own", "system", "pages", "loose") if part not in [name for group in together for name in group]
-                ]
-                for group in together:
-                    weigh = scale if tuple(group) in [tuple(one) for one in scaled] else 1.0
-                    found = [self._scores(b, i, h, part, causal) for part in group if part in parts]
-                    scores = [
-                        s / temperature if part in hot else s
-                        for (s, _), part in zip(found, [p for p in group if p in parts], strict=True)
+                for group in [*scaled, *alone]:
+                    found = [
+                        self._scores(b, i, h, part, causal, temperature if part in hot else 1.0)
+                        for part in group
+                        if part in parts
                     ]
-                    if found and sum(map(len, scores)):
-                        groups.append((np.concatenate(scores), np.concatenate([v for _, v in found]), weigh))
+                    if sum(len(scores) for scores, _ in found):
+                        scores, values = (np.concatenate(both) for both in zip(*found, strict=True))
+                        groups.append((scores, values, scale if group in scaled else 1.0))
                 if groups:
                     out[t, h], lse[t, h] = merged(groups)
         return out, lse
 
-    def _scores(self, b: int, i: int, h: int, part: str, causal: bool) -> tuple[np.ndarray, np.ndarray]:
+    def _scores(
+        self, b: int, i: int, h: int, part: str, causal: bool, temperature: float
+    ) -> tuple[np.ndarray, np.ndarray]:
         """The scores of one token and head over one part [S], and the values there [S, D]."""
         row = self.rows[b]
         places = self.own[b] if part == "own" else self.past[b][part]
         if part == "own" or causal:
             places = places[: max(0, len(places) - row.new + i + 1)]
         head = h // (H // HKV)
-        scores = self.keys[places, head] @ self.query[self.starts[b] + i, h] * SCALE
+        scores = self.keys[places, head] @ self.query[self.starts[b] + i, h] * SCALE / temperature
         return scores, self.values[places, head]
 
 

@@ -70,7 +70,7 @@ def give_pages(member: Any, shared: Sequence[int] = (), computed: int = 0, more:
 
 
 def laid_out(lab: Any, segments: Any, page_size: int, seed: int = 0, computed: str = "all") -> Any:
-    """A join with pages in no order. The branches share the system prompt's full pages; all is computed, or nothing."""
+    """A join with pages in no order. The branches share the system prompt's full pages."""
     allocator = allocator_of(lab, 200)
     random.Random(seed).shuffle(allocator.free_pages)
     cache = lab.documents.page_cache.DocumentCache(allocator, page_size)

@@ -2061,6 +2061,23 @@ def test_task_4_tables_are_kept_up_to_date_as_pages_come_and_go(lab):
     check_tables(lab, tables, [two, one], "after the one without pages came back")
 
 
+@pytest.mark.parametrize("count", [3, 5, 9])
+def test_task_4_there_are_more_rows_when_more_sequences_have_pages(lab, count):
+    tables = lab.scheduling.block_tables.BlockTables(2, 3)
+    some = [sequence_of(lab, [n + 1, n + 20]) for n in range(count)]
+    check_tables(lab, tables, some[:2], "of as many sequences as rows were asked for")
+    check_tables(lab, tables, some, f"of {count} sequences, where 2 rows were asked for")
+    for each in some:
+        each.pages.append(50 + each.pages[0])
+    check_tables(lab, tables, some[::-1], "after all have grown, in another order")
+    for each in some[1:]:
+        each.pages = []
+    later = [sequence_of(lab, [70 + n]) for n in range(count)]
+    check_tables(
+        lab, tables, [*later, some[0]], "after all but one have given up their pages, and others came"
+    )
+
+
 def test_task_4_a_table_is_a_copy(lab):
     tables, one = lab.scheduling.block_tables.BlockTables(2, 3), sequence_of(lab, [4, 5])
     tables.table([one])[:] = 9
