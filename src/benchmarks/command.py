@@ -24,6 +24,7 @@ from benchmarks.rounds import Case, Record, run_rounds
 from benchmarks.week_2 import TEXT, GetModel
 from coursekit.errors import CourseError
 from coursekit.files import require_writable, write_files, write_text
+from coursekit.interrupts import leaving_when_terminated
 from coursekit.paths import Course
 from coursekit.running.import_path import Impl
 from programs import options
@@ -71,7 +72,7 @@ def bench(
     Rows take turns, round after round; the tables show medians. Close other programs first. Isolation measures no
     speed, and each question is asked once.
 
-    Ctrl-C stops early and keeps what is measured.
+    Ctrl-C stops early and keeps what is measured; so does SIGTERM.
     """
     console, progress = Console(highlight=False), Console(stderr=True, highlight=False)
     with running(impl) as course:
@@ -92,7 +93,8 @@ def bench(
             )
         record, finished = Record(), False
         try:
-            run_showing(run_rounds(chosen, repeats, record), len(chosen) * (repeats + 1), progress)
+            with leaving_when_terminated():
+                run_showing(run_rounds(chosen, repeats, record), len(chosen) * (repeats + 1), progress)
             finished = True
         finally:
             if record.measured:

@@ -16,9 +16,9 @@ from coursekit.running.stubs import reached_stub
 from programs.loaded import LoadedModel
 
 if TYPE_CHECKING:
-    from tiny_llm.documents.prompt import Segments
     from torch import Tensor
 
+    from tiny_llm.documents.prompt import Segments
     from tiny_llm.generate import Sample
     from tiny_llm.model import Transformer
 

@@ -16,6 +16,7 @@ from benchmarks.questions import QUESTIONS, encode_item, load_questions
 from benchmarks.report import name_of
 from coursekit.errors import CourseError
 from coursekit.files import require_writable, write_text
+from coursekit.interrupts import leaving_when_terminated
 from coursekit.paths import Course
 from programs.loaded import load
 
@@ -52,7 +53,8 @@ def bench_isolation(
     chosen = encoded[::QUICK] if about["quick"] else encoded
     findings, finished = Findings(list(WAYS)), False
     try:
-        run_showing(measure(loaded, chosen, max_chunk_len, findings), len(chosen), progress)
+        with leaving_when_terminated():
+            run_showing(measure(loaded, chosen, max_chunk_len, findings), len(chosen), progress)
         finished = True
     finally:
         if findings.complete:

@@ -12,7 +12,6 @@ from coursekit.errors import CourseError
 
 if TYPE_CHECKING:
     from tiny_llm.documents.prompt import Segments
-
     from tiny_llm.tokenizer import Tokenizer
 
 QUESTIONS = Path(__file__).with_name("questions.toml")

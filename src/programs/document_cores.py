@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from programs.cores import PAGE_SIZE, choose_for, pages_needed
@@ -10,7 +10,9 @@ from programs.cores import PAGE_SIZE, choose_for, pages_needed
 if TYPE_CHECKING:
     from tiny_llm.documents.attention import Remedy
     from tiny_llm.documents.batch import DocumentBatch
+    from tiny_llm.documents.prompt import Segments
     from tiny_llm.documents.request import DocumentRequest
+    from tiny_llm.generate import Sample
     from tiny_llm.model import Transformer
     from tiny_llm.request import Request
 
@@ -70,3 +72,33 @@ def document_pages(model: Transformer, request: DocumentRequest, page_size: int 
     lengths = [system, *(system + len(document) for _, document in request.documents)]
     lengths.append(most_tokens(request, model.config.max_positions - request.start))
     return sum(pages_for(length, page_size) for length in lengths)
+
+
+def generate_on_document_pages(
+    model: Transformer,
+    segments: Segments,
+    max_tokens: int,
+    end_ids: Collection[int],
+    sample: Sample,
+    remedy: Remedy | None = None,
+) -> Iterator[int]:
+    """One document prompt's tokens, as they come, from Day 4.5's engine with a pool of its own.
+
+    Raises:
+        ValueError: the prompt can't run, as :meth:`EngineCore.push` says.
+    """
+    from tiny_llm.documents.request import DocumentRequest
+
+    request = DocumentRequest(segments, max_tokens, end_ids, sample)
+    core = document_batch(model, 1, document_pages(model, request), len(segments.token_ids), remedy=remedy)
+    core.push(request)
+    given = 0
+    try:
+        while core.requests:
+            core.step()
+            if request.error is not None:
+                raise ValueError(request.error)
+            yield from request.output[given:]
+            given = request.num_generated
+    finally:
+        core.abort([request])

@@ -19,9 +19,8 @@ class Remedy:
     the system prompt here.
     """
 
-    temperature: float = (
-        1.0  # divides the scores of the documents' tokens; below 1 the highest gain on the others
-    )
+    # Divides the scores of the documents' tokens; below 1 the highest gain on the others.
+    temperature: float = 1.0
     scale: float = 1.0  # multiplies the documents' log-sum-exp
 
     def __post_init__(self) -> None:

@@ -54,7 +54,7 @@ class DocumentBatch(ExtendBatch):
         )
 
     def _page_refusal(self, request: DocumentRequest) -> str | None:
-        """Why the pool is too small for a document request, or None."""
+        """Why the pool is too small for a document request, or None (given code)."""
         page_size, most = self.scheduler.cache.page_size, self.allocator.num_pages - 1
         system = len(request.segments.system)
         lengths = [system + len(document) for _, document in request.documents] or [system]

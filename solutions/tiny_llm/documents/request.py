@@ -42,9 +42,8 @@ class DocumentRequest(Request):
             ValueError: as :func:`segment_starts` says.
         """
         super().__init__(segments.question, max_tokens, end_ids, sample, priority, client)
-        starts, self.start = segment_starts(
-            segments, strategy, max_chunk_len
-        )  # start: the question's first position
+        # Where the question starts, the request itself keeps.
+        starts, self.start = segment_starts(segments, strategy, max_chunk_len)
         self.segments = segments
         # The documents that have tokens: the first position of each, and its tokens.
         self.documents = [

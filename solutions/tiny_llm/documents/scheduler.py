@@ -33,9 +33,8 @@ class DocumentScheduler(PreemptiveScheduler):
             ValueError: as for :class:`PreemptiveScheduler`.
         """
         super().__init__(cache, max_positions, **limits)
-        self.had_before: dict[
-            Standing, int
-        ] = {}  # tokens in the pool, before this step, of each join's members
+        # Of each member of each join: how many tokens it had in the pool before this step.
+        self.had_before: dict[Standing, int] = {}
 
     @property
     def joins(self) -> list[Join]:

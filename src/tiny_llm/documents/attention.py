@@ -19,9 +19,8 @@ class Remedy:
     the system prompt here.
     """
 
-    temperature: float = (
-        1.0  # divides the scores of the documents' tokens; below 1 the highest gain on the others
-    )
+    # Divides the scores of the documents' tokens; below 1 the highest gain on the others.
+    temperature: float = 1.0
     scale: float = 1.0  # multiplies the documents' log-sum-exp
 
     def __post_init__(self) -> None:
@@ -68,15 +67,7 @@ def attend_joined(
     Returns:
         the same as ``own``: for the questions over everything that they see, for all others as it was.
     """
-    asked, hot = query[join.rows], scale / remedy.temperature
-    system = attention(asked, keys, values, join.system, scale, False)
-    full = attention(asked, keys, values, join.pages, hot, False)
-    single_keys, single_values = (pages.flatten(0, 1)[:, None] for pages in (keys, values))
-    loose = attention(asked, single_keys, single_values, join.loose, hot, False)
-    documents, weight = merge_attention([full, loose])
-    mine = own[0][join.rows], own[1][join.rows]
-    out, lse = merge_attention([mine, system, (documents, weight * remedy.scale)])
-    return own[0].index_copy(0, join.rows, out), own[1].index_copy(0, join.rows, lse)
+    raise NotImplementedError("Week 4 Day 5 Task 2: Attention that merges")
 
 
 def joined(attention: PagedAttention, join: JoinMeta | None, remedy: Remedy = NO_REMEDY) -> PagedAttention:

@@ -41,20 +41,10 @@ class DocumentBatch(ExtendBatch):
         (its priority, its client); or the pool has too few pages for all its branches, its question and its output,
         even if no page is shared.
         """
-        if not isinstance(request, DocumentRequest):
-            return super().refusal(request)
-        segments = [request.segments.system, *(document for _, document in request.documents)]
-        unknown = (unknown_token(Request(segment, 0), self.vocab_size) for segment in segments)
-        return (
-            request.refusal(self.max_positions)
-            or next(filter(None, unknown), None)
-            or unknown_token(request, self.vocab_size)
-            or self.scheduler.refusal(request)
-            or self._page_refusal(request)
-        )
+        raise NotImplementedError("Week 4 Day 5 Task 6: The engine")
 
     def _page_refusal(self, request: DocumentRequest) -> str | None:
-        """Why the pool is too small for a document request, or None."""
+        """Why the pool is too small for a document request, or None (given code)."""
         page_size, most = self.scheduler.cache.page_size, self.allocator.num_pages - 1
         system = len(request.segments.system)
         lengths = [system + len(document) for _, document in request.documents] or [system]
@@ -74,12 +64,7 @@ class DocumentBatch(ExtendBatch):
             the requests of the plan. A document request is there once, with the tokens of all its branches and of its
             question; it can take part without its question.
         """
-        step = super().step()
-        issued: dict[Request, int] = {}
-        for request, count in step.issued:
-            request = request.owner if isinstance(request, BranchRequest) else request
-            issued[request] = issued.get(request, 0) + count
-        return replace(step, issued=list(issued.items()))
+        raise NotImplementedError("Week 4 Day 5 Task 6: The engine")
 
     def _run(self, plan: Sequence[Chunk]) -> Tensor:
         """Run the model once (given code)."""
@@ -92,5 +77,4 @@ class DocumentBatch(ExtendBatch):
             plan: B chunks, which the model has run on.
             hidden: [B, E], what :meth:`run` returned.
         """
-        rows = [row for row, chunk in enumerate(plan) if not isinstance(chunk.running, Branch)]
-        super().sample([plan[row] for row in rows], hidden[rows])
+        raise NotImplementedError("Week 4 Day 5 Task 6: The engine")

@@ -30,9 +30,7 @@ class DocumentCache(TrieCache):
         Returns:
             how many tokens were found; for a bundle, of all members together.
         """
-        if isinstance(sequence, Bundle):
-            return sum(self.match(each.sequence, each.request.token_ids) for each in sequence.members)
-        return super().match(sequence, _known_by(sequence, token_ids))
+        raise NotImplementedError("Week 4 Day 5 Task 3: What the tree knows a page by")
 
     def publish(self, sequence: PagedSequence, token_ids: Sequence[int], stop: int) -> None:
         """Let others find the pages of a sequence, as :meth:`TrieCache.publish` does.
@@ -40,7 +38,7 @@ class DocumentCache(TrieCache):
         Those of a salted sequence go into the tree with what :meth:`SaltedSequence.salted` gives. A bundle is never
         published.
         """
-        super().publish(sequence, _known_by(sequence, token_ids), stop)
+        raise NotImplementedError("Week 4 Day 5 Task 3: What the tree knows a page by")
 
     def lacking(self, sequence: PagedSequence, count: int) -> int:
         """How many more pages a sequence needs for ``count`` more tokens.
@@ -48,9 +46,7 @@ class DocumentCache(TrieCache):
         A bundle needs the pages for all that is due of its members, whatever the count. Pages that two members will
         share count twice: which they are is known only when they are planned.
         """
-        if isinstance(sequence, Bundle):
-            return sum(self.lacking(each.sequence, each.due) for each in sequence.members)
-        return super().lacking(sequence, count)
+        raise NotImplementedError("Week 4 Day 5 Task 4: The life of the pages")
 
     def release(self, sequence: PagedSequence, keep: int = 0) -> None:
         """Give up a sequence's pages, all but those of its first ``keep`` tokens.
@@ -58,11 +54,7 @@ class DocumentCache(TrieCache):
         A bundle gives up all pages of all members, or, with a ``keep`` other than 0, nothing: there its members are
         released one by one, since they have had different numbers of tokens.
         """
-        if not isinstance(sequence, Bundle):
-            super().release(sequence, keep)
-        elif keep == 0:
-            for each in sequence.members:
-                super().release(each.sequence)
+        raise NotImplementedError("Week 4 Day 5 Task 4: The life of the pages")
 
     def frees(self, sequence: PagedSequence) -> bool:
         """Whether a page becomes available if this sequence alone is released.
@@ -70,11 +62,7 @@ class DocumentCache(TrieCache):
         For a bundle, whether one of its members frees a page; never if one of them is in the step that is being
         planned (``pinned``): its pages must stay.
         """
-        if isinstance(sequence, Bundle):
-            return not sequence.pinned and any(
-                super(DocumentCache, self).frees(e.sequence) for e in sequence.members
-            )
-        return super().frees(sequence)
+        raise NotImplementedError("Week 4 Day 5 Task 4: The life of the pages")
 
 
 def _known_by(sequence: PagedSequence, token_ids: Sequence[int]) -> Sequence[Any]:

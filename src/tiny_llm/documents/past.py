@@ -36,18 +36,7 @@ class Past:
             question: with branches whose pages are there for all their tokens, computed already or in this step.
             page_size: P.
         """
-        branches = question.branches
-        fork = branches[0].fork if branches else 0
-        first = pages_for(fork, page_size)  # the first page of a branch without a token of the system prompt
-        pages, loose = list[int](), list[int]()
-        for branch in branches:
-            sequence, length = branch.sequence, len(branch.request.token_ids)
-            full = max(first, length // page_size)
-            pages += sequence.pages[first:full]
-            loose += sequence.places(fork, min(first * page_size, length))
-            loose += sequence.places(full * page_size, length)
-        system = branches[0].sequence.pages[:first] if branches else []
-        return cls(system, fork, pages, loose)
+        raise NotImplementedError("Week 4 Day 5 Task 1: The past of a question")
 
 
 @dataclass(frozen=True)
@@ -71,25 +60,7 @@ class JoinMeta:
             meta: its metadata, with a row for each chunk.
             page_size: P.
         """
-        asking = [(b, each.running) for b, each in enumerate(chunks) if isinstance(each.running, Question)]
-        if not asking:
-            return None
-        pasts = [Past.of(question, page_size) for _, question in asking]
-        spans = [range(meta.starts[b], meta.starts[b + 1]) for b, _ in asking]
-        rows = torch.tensor([token for span in spans for token in span], device=meta.positions.device)
-        starts = [0]
-        for span in spans:
-            starts.append(starts[-1] + len(span))
-
-        def part(tables: list[list[int]], kv_lens: list[int]) -> ForwardMeta:
-            return _part(meta, rows, starts, tables, kv_lens)
-
-        return cls(
-            rows,
-            part([past.system for past in pasts], [past.system_len for past in pasts]),
-            part([past.pages for past in pasts], [len(past.pages) * page_size for past in pasts]),
-            part([past.loose for past in pasts], [len(past.loose) for past in pasts]),
-        )
+        raise NotImplementedError("Week 4 Day 5 Task 1: The past of a question")
 
 
 def _part(

@@ -33,9 +33,8 @@ class DocumentScheduler(PreemptiveScheduler):
             ValueError: as for :class:`PreemptiveScheduler`.
         """
         super().__init__(cache, max_positions, **limits)
-        self.had_before: dict[
-            Standing, int
-        ] = {}  # tokens in the pool, before this step, of each join's members
+        # Of each member of each join: how many tokens it had in the pool before this step.
+        self.had_before: dict[Standing, int] = {}
 
     @property
     def joins(self) -> list[Join]:
@@ -77,14 +76,7 @@ class DocumentScheduler(PreemptiveScheduler):
             running: a request that runs, and is not in the step yet.
             found: how many tokens the cache has found for it in this step already, of a join for all members.
         """
-        if not isinstance(running, Join):
-            super().add(running, found)
-            return
-        if found:
-            self.cache.release(running.sequence)
-        complete = [self.completes(running, branch) for branch in running.question.branches]
-        if all(complete):
-            self.completes(running, running.question)
+        raise NotImplementedError("Week 4 Day 5 Task 5: Planning a join")
 
     def completes(self, join: Join, member: Standing) -> bool:
         """Plan a chunk of a member of a join, if it has tokens due. It stands where its join stands by now.
@@ -98,15 +90,7 @@ class DocumentScheduler(PreemptiveScheduler):
         Returns:
             whether none of its tokens is due after this step.
         """
-        if member.due == 0:
-            return True
-        member.level = join.level
-        super().add(member)
-        chunk = self.planned[-1] if self.planned else None
-        if chunk is None or chunk.running is not member:
-            return False
-        join.sequence.pinned = True
-        return chunk.count == member.due
+        raise NotImplementedError("Week 4 Day 5 Task 5: Planning a join")
 
     def commit(self) -> None:
         """Note that the model has run on the step that was planned (given code)."""
@@ -120,7 +104,4 @@ class DocumentScheduler(PreemptiveScheduler):
         the end); the rest is as for any request, and comes after that. So nothing is left of a join that has lost its
         pages in this step, or has begun in it.
         """
-        for member, had in self.had_before.items():
-            self.cache.release(member.sequence, had)
-        self.had_before = {}
-        super().undo()
+        raise NotImplementedError("Week 4 Day 5 Task 4: The life of the pages")
