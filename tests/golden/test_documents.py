@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from coursekit.paths import Course
+from programs.document_cores import document_batch, document_pages
 from programs.golden import GoldenDocuments, find_partings, load_golden_documents
 from programs.loaded import LoadedModel, load
-from programs.smoke import MODEL
+from programs.smoke import CHUNK_SIZE, MODEL, SEATS
 
 GOLDEN = load_golden_documents(Course.find(), MODEL)
 
@@ -37,6 +38,36 @@ def test_the_oracle_gives_the_golden_tokens(loaded: LoadedModel, row: GoldenDocu
         return [answer(*each) for each in zip(prompts, max_tokens, strict=True)]
 
     assert find_partings([row], generate) == [None]
+
+
+@pytest.mark.timeout(600)
+def test_the_engine_gives_the_golden_tokens_cold_and_warm_and_in_another_order(loaded: LoadedModel) -> None:
+    from tiny_llm.documents.request import DocumentRequest
+    from tiny_llm.engine_core import generate_all
+
+    def request(prompt: GoldenDocuments, max_tokens: int = 24) -> DocumentRequest:
+        return DocumentRequest(
+            prompt.segments,
+            max_tokens,
+            loaded.tokenizer.end_ids,
+            strategy=prompt.strategy,
+            max_chunk_len=prompt.max_chunk_len,
+        )
+
+    pages = sum(document_pages(loaded.model, request(row)) for row in GOLDEN)
+    core = document_batch(loaded.model, SEATS, pages, 2 * CHUNK_SIZE)
+    found: list[int] = []
+
+    def generate(prompts: list[GoldenDocuments], max_tokens: list[int]) -> list[list[int]]:
+        before = core.scheduler.reused
+        requests = [request(*each) for each in zip(prompts, max_tokens, strict=True)]
+        generate_all(core, requests)
+        found.append(core.scheduler.reused - before)
+        return [each.output for each in requests]
+
+    assert find_partings(GOLDEN, generate) == [None] * len(GOLDEN)
+    assert find_partings(GOLDEN[::-1], generate) == [None] * len(GOLDEN)
+    assert found[-1] > found[0], "the second time, what the first one computed is found"
 
 
 @pytest.mark.parametrize("row", GOLDEN, ids=lambda row: row.prompt)

@@ -280,5 +280,5 @@ def test_the_doctor_lists_what_it_looked_for() -> None:
 def test_help_lists_every_program() -> None:
     done = run("--help")
     assert done.returncode == 0
-    for name in ("main", "batch-main", "serve", "ask", "smoke", "steps", "doctor"):
+    for name in ("main", "batch-main", "serve", "ask", "ask-documents", "smoke", "steps", "doctor"):
         assert f"pdm run {name}" in done.stdout
