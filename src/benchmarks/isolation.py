@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from benchmarks.questions import EncodedItem, Item
 from coursekit.errors import CourseError
 from coursekit.running.stubs import reached_stub
+from programs.document_cores import generate_on_document_pages
 from programs.loaded import LoadedModel
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 NAME = "isolation"
 MAX_TOKENS = 24
+
+TEMPERATURE, SCALE = 0.7, 0.8
+"""Of the remedy: the best of a few pairs on other questions than those of the set."""
 
 
 @dataclass(frozen=True)
@@ -71,10 +75,21 @@ def _offset(
     )
 
 
+def _remedied(
+    model: Transformer, prompt: Prompt, max_tokens: int, end_ids: Collection[int], sample: Sample
+) -> Iterator[int]:
+    """The isolated documents on pages, weighed by Day 4.5's remedy."""
+    from tiny_llm.documents.attention import Remedy
+
+    remedy = Remedy(TEMPERATURE, SCALE)
+    return generate_on_document_pages(model, prompt.segments, max_tokens, end_ids, sample, remedy)
+
+
 WAYS = (
     Way("full", "full attention", _full),
     Way("shared", "isolated, shared", _shared),
     Way("offset", "isolated, offset", _offset),
+    Way("remedy", "shared, remedied", _remedied),
 )
 """The others are compared with the first."""
 

@@ -104,7 +104,7 @@ def test_bench_answers_questions_of_a_file_with_the_course_s_model(tmp_path: Pat
     assert done.returncode == 0, done.stderr
     kept = json.loads(out.read_text(encoding="utf-8"))
     assert kept["finished"]
-    assert list(kept["ways"]) == ["full", "shared", "offset"]
+    assert list(kept["ways"]) == ["full", "shared", "offset", "remedy"]
     assert kept["questions"][0]["full"]["nll"] == pytest.approx(
         kept["questions"][0]["shared"]["nll"], abs=1e-3
     )

@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 from toy_ways import LETTERS, STUB, encoded, item, run, scripted, toy_loaded
 
+from benchmarks import isolation
 from benchmarks.isolation import (
     WAYS,
     Answered,
@@ -123,6 +124,18 @@ def test_offset_spreads_the_documents_by_the_longest_one(loaded: LoadedModel) ->
     list(measure(loaded, items, 10, narrow))
     list(measure(loaded, items, 40, wide))
     assert narrow.rows[0].answers["offset"].nll != wide.rows[0].answers["offset"].nll
+
+
+def test_the_remedy_is_day_4_5_s_engine_and_changes_what_shared_documents_weigh(
+    loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = item("a fox ran", "a dog sat")
+    remedied = run(loaded, WAYS, asked).rows[0].answers
+    assert abs(remedied["remedy"].nll - remedied["shared"].nll) > 1e-3
+    monkeypatch.setattr(isolation, "TEMPERATURE", 1.0)
+    monkeypatch.setattr(isolation, "SCALE", 1.0)
+    plain = run(loaded, WAYS, asked).rows[0].answers
+    assert plain["remedy"].nll == pytest.approx(plain["shared"].nll, rel=1e-5)
 
 
 def test_a_question_without_room_is_named(loaded: LoadedModel) -> None:
