@@ -63,6 +63,24 @@ def document_batch_for(
     return document_batch(model, seats, num_pages, token_budget, attention)
 
 
+def answer_documents(
+    model: Transformer, requests: Sequence[DocumentRequest], seats: int, token_budget: int, attention: str = "auto"
+) -> None:
+    """Bring some requests to their ends in Day 4.5's engine, with pages for all of them.
+
+    Args:
+        model: the model.
+        requests: document requests.
+        seats: how many of them run at a time at most.
+        token_budget: how many tokens a step brings at most.
+        attention: the name of a way to attend.
+    """
+    from tiny_llm.engine_core import generate_all
+
+    num_pages = sum(document_pages(model, each) for each in requests)
+    generate_all(document_batch(model, seats, num_pages, token_budget, attention), requests)
+
+
 def document_pages(model: Transformer, request: DocumentRequest, page_size: int = PAGE_SIZE) -> int:
     """How many pages a document request may come to need, if none of them is shared."""
     from tiny_llm.paged.limits import most_tokens

@@ -45,6 +45,7 @@ class Stage:
     short_prompts: bool = False  # too slow for long ones
     samples: bool = True  # whether each request's own sampler is used; otherwise it is greedy
     shares: bool = False  # whether requests share pages
+    documents: bool = False  # whether it answers questions about documents, too
     scarce: bool = False  # it has too few pages on purpose: nothing to answer with as fast as can be
 
     def prepare(self, loaded: LoadedModel, limits: Limits) -> None:
@@ -198,6 +199,7 @@ STAGES = (
         _documents,
         "auto",
         shares=True,
+        documents=True,
     ),
 )
 """From the first that a learner writes to the last."""
