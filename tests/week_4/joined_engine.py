@@ -77,7 +77,8 @@ class Engine:
         self.remedy = remedy or (1.0, 1.0)
         self.runner = lab.documents.runner.DocumentRunner(self.model, self.pool, **chosen)
         self.core = lab.documents.batch.DocumentBatch(self.runner, self.scheduler)
-        self.computed = 0  # prompt and output tokens, in all steps
+        self.computed = 0  # tokens, in all runs of the model
+        self._run, self.runner.run_chunks = self.runner.run_chunks, self._count
         self.preempted = 0
 
     def request(self, segments: Any, max_tokens: int = 3, **options: Any) -> Any:
@@ -101,10 +102,20 @@ class Engine:
         """A step, after which no page is lost."""
         __tracebackhide__ = True
         step = self.core.step()
-        self.computed += sum(count for _, count in step.issued)
         self.preempted += len(step.preempted)
         self.check_pages("after a step")
+        for join in self.scheduler.joins:
+            if any(branch.request.num_generated for branch in join.question.branches):
+                raise CheckFailed(
+                    "after a step, a branch has an output: branches are never sampled, only questions are"
+                )
         return step
+
+    def _count(self, chunks: Any, tables: Any) -> Any:
+        """Run the model, and note how many tokens it ran on."""
+        hidden = self._run(chunks, tables)
+        self.computed += sum(chunk.count for chunk in chunks)
+        return hidden
 
     def fail(self) -> None:
         """The model fails in the next step."""

@@ -53,7 +53,7 @@ def mistaken_pasts(question: Any, page_size: int) -> dict[str, dict[str, Any]]:
             "a page that the document shares with the system prompt is among them",
             pages[fork // page_size : last],
         )
-        add(full, "the pages of the system prompt are among them", pages[:last])
+        add(full, "the pages of the system prompt are among them", pages[: max(first, last)])
         add(
             loose,
             "those in the page that the system prompt's end shares are missing",

@@ -150,7 +150,13 @@ def test_task_1_a_step_without_questions_needs_no_metadata(lab):
     branch = join.question.branches[0]
     branch.sequence.length = 3
     chunks, meta = step_of(lab, [(ordinary(lab, cache, 6, 0), 6), (branch, 4)], 4)
-    found = lab.documents.past.JoinMeta.build(chunks, meta, 4)
+    try:
+        found = lab.documents.past.JoinMeta.build(chunks, meta, 4)
+    except (TypeError, IndexError, ValueError) as error:
+        raise CheckFailed(
+            "a step of an ordinary request and a branch has no question: None expected, "
+            f"{type(error).__name__} raised: {error}"
+        ) from error
     assert found is None, (
         f"a step of an ordinary request and a branch has no question: None expected, {type(found).__name__} found"
     )
@@ -317,6 +323,26 @@ def test_task_2_the_way_to_attend_that_is_given_is_used(lab):
         assert 0 not in keys.shape, f"keys of shape {list(keys.shape)} were handed to `attention`"
 
 
+def test_task_2_every_part_of_the_past_is_attended_to_in_the_way_that_is_given(lab):
+    """Here it doubles all values."""
+    step, doubled = JoinedStep(STEPS["two questions"]), JoinedStep(STEPS["two questions"])
+    past = [place for parts in doubled.past for places in parts.values() for place in places]
+    doubled.values[past] *= 2
+
+    def attention(*arguments: Any) -> Any:
+        out, lse = lab.paged.attention.paged_attention(*arguments)
+        return 2 * out, lse
+
+    check(
+        attend(lab, step, attention=attention),
+        doubled.attended(),
+        name=("the output, where `attention` doubles all values of the past", "the log-sum-exp"),
+        rtol=1e-5,
+        atol=2e-6,
+        nan=NO_KEYS,
+    )
+
+
 def test_task_2_large_scores_do_not_overflow(lab):
     """The merge goes through the log-sum-exp: no weight is computed by itself."""
     step = JoinedStep(ALL)
@@ -368,7 +394,7 @@ def plain_of(lab: Any, cache: Any) -> Any:
 @pytest.mark.parametrize("salt", [17, "the documents", ("any", "thing")])
 def test_task_3_one_token_tells_the_salt(lab, first, salt):
     ids = text(5)
-    known = salted_of(lab, cache_of(lab), first, salt).salted(ids)
+    known = salted_of(lab, cache_of(lab), first, salt).salted(text(5))
     pair = (salt, ids[first])
     whole = [(salt, token) for token in ids]
     check_equal(
@@ -439,7 +465,10 @@ def test_task_3_pages_are_shared_where_tokens_and_salt_are_equal(lab, first, one
         f"touches the tokens from number {first} on",
         suspects={
             "the salt was left out: keys and values differ behind it": None if same else 9,
-            "pages that end before the salt's first token can be shared": 0,
+            "pages that end before the salt's first token can be shared": None if same else 0,
+            "`match` and `publish` know the tokens by different ids: the salt belongs to both": (
+                before_salt if same and one != PLAIN else None
+            ),
         },
     )
 
@@ -977,11 +1006,26 @@ def ran(scheduler: Any) -> None:
     scheduler.remove(finished)
 
 
+def plan_of(scheduler: Any) -> Any:
+    """A plan, where no other user of the allocator is in the way."""
+    __tracebackhide__ = True
+    joins = {client_of(join): lengths_of(join) for join in scheduler.joins}
+    try:
+        return scheduler.plan()
+    except Exception as error:
+        if type(error).__name__ != "OutOfPages":
+            raise
+        raise CheckFailed(
+            f"no member of a join was planned, with {scheduler.cache.available} pages available and "
+            f"{scheduler.token_budget} tokens of the budget; tokens that each member has: {joins}"
+        ) from error
+
+
 def steps_of(scheduler: Any, most: int = 60) -> list[list[tuple[str, int, int]]]:
-    """All steps until nobody is there any more."""
+    """All steps until all requests have ended."""
     found = []
     while scheduler.num_requests:
-        found.append(shares(scheduler.plan()))
+        found.append(shares(plan_of(scheduler)))
         ran(scheduler)
         assert len(found) < most, (
             f"after {most} steps, requests are still there; the last steps: {found[-3:]}"
@@ -1018,14 +1062,14 @@ def test_task_5_a_join_is_planned_as_a_whole_where_the_budget_allows(lab):
 
 def test_task_5_all_branches_get_their_turn_behind_one_that_is_not_complete(lab):
     expected = [[(A, 0, 4), (B, 0, 4), (C, 0, 4)], [(A, 0, 4), (B, 0, 1), (C, 0, 2), (Q, 0, 2)]]
-    sliced = [[(A, 0, 4), (B, 0, 4), (C, 0, 4), (Q, 0, 2)], expected[1][:-1]]
+    early = [[(A, 0, 4), (B, 0, 4), (C, 0, 4), (Q, 0, 2)]]
     stopped = [[(A, 0, 4)], [(A, 0, 4), (B, 0, 4)], [(B, 0, 1), (C, 0, 4)], [(C, 0, 2), (Q, 0, 2)]]
     check_steps(
         lab,
         segments_of(lab, 0, (8, 5, 6)),
         expected,
         "a join with documents of 8, 5 and 6 tokens, in chunks of 4",
-        {STOPPED: stopped, EARLY: sliced, ALONE: [expected[0], expected[1][:-1], expected[1][-1:]]},
+        {STOPPED: stopped, EARLY: early, ALONE: [expected[0], expected[1][:-1], expected[1][-1:]]},
         token_budget=100,
         chunk_size=4,
     )
@@ -1072,7 +1116,7 @@ def test_task_5_a_join_has_no_branch_without_tokens(lab, system, documents, expe
 def planned_of(scheduler: Any) -> dict[str, list[tuple[str, int, int]]]:
     """The chunks of the next step, by client, which is not run yet."""
     found: dict[str, list[tuple[str, int, int]]] = {}
-    for chunk in scheduler.plan():
+    for chunk in plan_of(scheduler):
         found.setdefault(client_of(chunk.running), []).extend(shares([chunk]))
     return found
 
@@ -1098,8 +1142,13 @@ def test_task_5_a_document_is_found_in_any_company_and_order(lab):
     check_equal(
         planned_of(scheduler),
         expected,
-        name="the step (member, tokens found, tokens computed) of three joins, where A, B and C were computed before, "
+        name="the step (member, tokens found, tokens computed) of three joins, where A, B and C were computed, "
         "in pages of 3 behind a system prompt of 5",
+        suspects={
+            "what was found for a bundle was not given back before its members searched": {
+                client: [(name, 0, count) for name, _, count in some] for client, some in expected.items()
+            }
+        },
     )
     ran(scheduler)
     check_equal(
@@ -1124,8 +1173,8 @@ def test_task_5_what_a_bundle_has_found_is_given_back_before_its_members_search(
     check_equal(
         told,
         [(A, 0, 12, 1), (C, 0, 6, 7)],
-        name="the chunks (member, tokens before the step, tokens found, tokens to compute) of a join that begins with "
-        "A and B in the tree",
+        name="the chunks (member, tokens before the step, tokens found, tokens to compute) of a join that begins "
+        "with A and B in the tree",
         suspects=kept,
     )
     lengths = lengths_of(join)
@@ -1193,7 +1242,8 @@ def test_task_5_a_member_that_gets_no_chunk_is_not_complete(lab):
     scheduler.completes(join, first)
     said = scheduler.completes(join, second)
     check_equal(said, False, name="what `completes` says for a branch of 10 tokens, some of them due, where nothing "
-                "is left of the budget", suspects={"the chunk of another member was taken for its own": True})  # fmt: skip
+                "is left of the budget",
+                suspects={"the chunk of another member was taken for its own": True})  # fmt: skip
     empty = scheduler_of(lab, token_budget=10)
     join = running_join(lab, empty, {"A": 4})
     empty.left = 0
