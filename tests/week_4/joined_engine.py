@@ -102,8 +102,21 @@ class Engine:
         """A step, after which no page is lost."""
         __tracebackhide__ = True
         step = self.core.step()
-        self.preempted += len(step.preempted)
+        lost = self.scheduler.preempted
+        self.preempted += len(lost)
+        listed = len(step.preempted), list(step.preempted) == list(lost)
+        check_equal(
+            listed,
+            (len(lost), True),
+            name="how many requests a step lists as preempted, and whether they are those",
+        )
         self.check_pages("after a step")
+        for each in self.scheduler.running:
+            if each.due == 0:
+                raise CheckFailed(
+                    f"after a step, {told(each.request)} has no token due, and got none: where nothing is due any "
+                    "more after a step, the next token is sampled"
+                )
         for join in self.scheduler.joins:
             if any(branch.request.num_generated for branch in join.question.branches):
                 raise CheckFailed(

@@ -532,6 +532,20 @@ def test_task_3_each_member_of_a_bundle_searches_with_its_own_tokens(lab, token_
         check_equal(mine.sequence.pages, pages, name=f"the pages found for {member_name(mine)}")
 
 
+def test_task_3_a_member_that_finds_nothing_stops_no_other(lab):
+    cache = cache_of(lab)
+    branches_in_tree(lab, cache, named(lab, 1, {"A": 6, "B": 7}))
+    join = join_of(lab, cache, request_of(lab, named(lab, 1, {"D": 8, "B": 7, "E": 9, "A": 6}, seed=1)))
+    found = cache.match(join.sequence, [])
+    expected = {"document D": 0, "document B": 6, "document E": 0, "document A": 6, "the question": 0}
+    check_equal(
+        {member_name(each): each.sequence.length for each in members_of(join)},
+        expected,
+        name="the tokens found for each member, where A and B are in the tree, in pages of 3",
+    )
+    check_equal(found, 12, name="what `match` of this bundle returns")
+
+
 def test_task_3_a_bundle_finds_what_its_members_do_not_have_yet(lab):
     cache = cache_of(lab)
     _, again = branches_in_tree(lab, cache, segments_of(lab, 7, (6, 1, 9), 8))
@@ -1095,8 +1109,20 @@ def test_task_5_a_budget_of_one_token_is_enough(lab):
 def test_task_5_branches_that_are_complete_bring_nothing_any_more(lab):
     scheduler = scheduler_of(lab, token_budget=100)
     scheduler.push(request_of(lab, segments_of(lab, 4, (5, 2)), 3))
-    expected = [[(A, 0, 9), (B, 3, 3), (Q, 0, 2)], [(Q, 0, 1)], [(Q, 0, 1)]]
-    check_equal(steps_of(scheduler), expected, name="the steps of a join that generates 3 tokens")
+    scheduler.plan()
+    ran(scheduler)
+    (join,) = scheduler.joins
+    check_equal(
+        {member_name(each): len(each.sequence.pages) for each in join.question.branches},
+        {A: 3, B: 2},
+        name="how many pages each branch holds after the step, while their question runs",
+    )
+    expected = [[(Q, 0, 1)], [(Q, 0, 1)]]
+    check_equal(
+        steps_of(scheduler),
+        expected,
+        name="the steps of a join of complete branches that generates 2 more tokens",
+    )
 
 
 @pytest.mark.parametrize(
@@ -1706,7 +1732,7 @@ def test_task_6_a_sampler_that_fails_ends_its_request_alone(lab, which):
     engine.answer(good, plain)
 
 
-def test_task_6_the_pages_of_a_question_that_resumes_are_found(lab):
+def test_task_6_a_question_that_lost_its_pages_resumes_where_it_was(lab):
     """One of a higher level comes, and the pages are few; both answers are those of the dense model."""
     engine = Engine(lab, pages=14, token_budget=40)
     low = engine.ask(prompt_of(lab, 3, (6, 5), 4), 9)
