@@ -132,12 +132,21 @@ class Tokenizer:
 
         Other tokens may be put between the two. As in `encode_chat`, only the template's control tokens are control
         tokens.
+
+        Raises:
+            WeightsError: as for `chat`; or the template leaves out the beginning of this content.
         """
         mark = _unused_mark(messages)
         place = mark + mark
         messages = [_break_up(m, self._control_pattern, mark) for m in messages]
         last = {**messages[-1], "content": place + messages[-1]["content"]}
-        before, after = self.chat([*messages[:-1], last], **variables).split(place, 1)
+        text = self.chat([*messages[:-1], last], **variables)
+        if place not in text:
+            raise WeightsError(
+                "this model's chat template leaves out the beginning of the last message, so nothing can be put "
+                "before it: give it a raw prompt (--raw)"
+            )
+        before, after = text.split(place, 1)
         with _no_panic():
             return self._encode_marked(before, mark), self._encode_marked(after, mark)
 

@@ -10,7 +10,7 @@ import numpy as np
 from week_1 import numpy_model as oracle
 
 V = 13
-ROOM = 64  # tokens that a run may have in all
+ROOM = 256  # tokens that a run may have in all
 
 
 class NotingModel:
@@ -28,6 +28,7 @@ class NotingModel:
         self.runs: list[tuple[list[int], list[int]]] = []
         self.seen: list[list[list[int]]] = [[] for _ in range(num_layers)]
         self.head_rows: list[int] = []
+        self._caches: list[Any] = []
 
     def hidden(self, tokens: Any, positions: Any, caches: Any = None) -> Any:
         """States [1, L, 2]: of the last token, 1 and the number of this run; of the others, 0."""
@@ -38,6 +39,10 @@ class NotingModel:
         assert caches is not None, "the model was run without caches"
         layers = self.config.num_layers
         assert len(caches) == layers, f"{len(caches)} caches were given for {layers} layers"
+        assert len(set(map(id, caches))) == layers, "layers share a cache: each layer needs one of its own"
+        self._caches = self._caches or list(caches)
+        same = all(old is new for old, new in zip(self._caches, caches, strict=True))
+        assert same, f"run {len(self.runs) + 1} has other caches than the first, which hold the prompt"
         self.runs.append((ids[0].tolist(), self._places(positions)))
         for layer, cache in enumerate(caches):
             self._look(layer, cache, ids.shape[1])

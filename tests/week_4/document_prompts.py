@@ -113,19 +113,26 @@ def mistaken_masks(lengths: Lengths) -> dict[str, np.ndarray]:
     past = np.tri(len(ids), dtype=bool)
     query, key = ids[:, None], ids[None]
     documents, question = query >= 0, query == QUESTION
+    kinds = (key == SYSTEM) | question | (query == key)
     wrong = {
         "documents see the documents before them: this is the plain causal mask": past,
         "a document doesn't see the system prompt": right & ~(documents & (key == SYSTEM)),
         "a token of the question doesn't see the documents": right & ~(question & (key >= 0)),
         "a token of the question sees the question alone": right & (~question | (key == QUESTION)),
-        "a token sees tokens behind it: the causal rule is missing": (
-            (key == SYSTEM) | question | (query == key)
-        ),
+        "a token sees tokens behind it: the causal rule is missing": kinds,
+        "a token sees the next one, too: off by one": kinds & np.tri(len(ids), k=1, dtype=bool),
+        "a token sees itself and what is behind it, not before it: the wrong triangle": kinds & past.T,
+        "0 and −inf are exchanged": ~right,
         "a token doesn't see itself": right & ~np.eye(len(ids), dtype=bool),
         "within a document, a token sees the whole document": right | (documents & (query == key)),
         "each segment sees itself alone": right & (query == key),
     }
     return {mistake: additive(mask) for mistake, mask in wrong.items()}
+
+
+def brief(lengths: Lengths) -> str:
+    """These lengths in a test's name."""
+    return f"{lengths.system}+({'+'.join(map(str, lengths.documents))})+{lengths.question}"
 
 
 def whose(lengths: Lengths, token: int) -> str:

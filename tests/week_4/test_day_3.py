@@ -114,6 +114,19 @@ def test_task_1_a_sequence_whose_pages_are_all_held_elsewhere_frees_none(lab, ki
 
 
 @both_caches
+def test_task_1_pages_that_are_shared_before_the_last_one_do_not_matter(lab, kind):
+    scheduler = scheduler_of(lab, kind=kind)
+    running = run(lab, scheduler, text(12), 8, client="A")
+    scheduler.cache.allocator.share(running.sequence.pages[:2])
+    said = frees(scheduler, running, "a sequence with 3 pages, the first two of which are shared")
+    check_equal(
+        said,
+        True,
+        name="what frees says for a sequence with 3 pages, where another one holds the first two, and not the last",
+    )
+
+
+@both_caches
 def test_task_1_a_part_filled_page_that_another_holds_is_not_freed(lab, kind):
     """It is in no tree: both of its references are sequences'."""
     scheduler = scheduler_of(lab, kind=kind)
@@ -240,6 +253,17 @@ def test_task_1_the_order_of_arrival_is_not_that_of_the_list(lab):
     check_victim(scheduler, line[3], None, f"{what}, and D needs a page")
 
 
+@pytest.mark.parametrize("decodes", [True, False])
+def test_task_1_decodes_and_prompts_are_victims_alike(lab, decodes):
+    scheduler = scheduler_of(lab)
+    line = [
+        run(lab, scheduler, text(4, n), 4 if own else 3, client="ABC"[n], generated=[7] if own else [])
+        for n, own in enumerate([True, not decodes, decodes])
+    ]
+    what = f"where A needs a page, {'C' if decodes else 'B'} decodes, and {'B' if decodes else 'C'} is still a prompt"
+    check_victim(scheduler, line[0], "C", what, {"whether it decodes makes no difference: C came last": "B"})
+
+
 def test_task_1_a_request_that_waits_has_no_pages_to_lose(lab):
     scheduler = scheduler_of(lab)
     first = run(lab, scheduler, text(5), 4, client="A")
@@ -301,7 +325,11 @@ def test_task_1_the_victim_is_the_right_one_in_any_line(data, count):
     for number in range(count):
         seed = data.draw(st.integers(0, 2), label="text")
         options = {"client": "ABCDEFG"[number], "level": data.draw(st.integers(0, 3), label="level")}
-        line.append(run(lab, scheduler, text(12, seed), data.draw(st.integers(0, 9)), **options))
+        computed, tokens = data.draw(st.integers(0, 9), label="computed"), text(12, seed)
+        if computed and data.draw(st.booleans(), label="decodes"):
+            options["generated"] = [tokens[computed]]
+            tokens = tokens[:computed]
+        line.append(run(lab, scheduler, tokens, computed, **options))
     scheduler.running = data.draw(st.permutations(line))
     in_step = data.draw(st.sets(st.sampled_from(line)))
     for each in sorted(in_step, key=lambda each: each.rank):
@@ -343,17 +371,20 @@ def test_task_1_a_level_rises_by_one_each_time_that_patience_steps_were_waited(l
     check_equal(waiting.waited, 4 * patience + 2, name="how many steps it has waited")
 
 
+@pytest.mark.parametrize("resumes", [False, True])
 @pytest.mark.parametrize("level", [0, 1, 2, 3])
-def test_task_1_no_level_is_above_the_highest_and_none_falls(lab, level):
+def test_task_1_no_level_is_above_the_highest_and_none_falls(lab, level, resumes):
     scheduler = scheduler_of(lab, patience=2)
-    waiting = wait(lab, scheduler, text(5), client="A", level=level)
+    waiting = wait(lab, scheduler, text(5), client="A", level=level, resumes=resumes)
     seen = []
     for _ in range(10):
         scheduler.age()
         seen.append(waiting.level)
     expected = [min(level + step // 2, 3) for step in range(1, 11)]
     check_equal(
-        seen, expected, name=f"the level of a request that waits, after each step, from level {level} on"
+        seen,
+        expected,
+        name=f"the level of a request that waits{' to resume' * resumes}, after each step, from level {level} on",
     )
 
 
@@ -412,6 +443,12 @@ def test_task_1_of_the_requests_of_a_client_at_a_level_only_the_first_ages(lab):
 # Task 2: preempt
 
 
+def only_one(suspects):
+    """The suspects of which no two give the same: where two do, neither can be named."""
+    given_ = list(suspects.values())
+    return {why: value for why, value in suspects.items() if given_.count(value) == 1}
+
+
 @both_caches
 @pytest.mark.parametrize("available", [0, 1, 2])
 @pytest.mark.parametrize("computed", [0, 1, 2, 3, 4, 5, 6])
@@ -427,12 +464,14 @@ def test_task_2_room_is_what_its_pages_and_the_available_ones_hold_beyond_its_to
         (pages + available) * P - computed,
         name=f"the room of a request with {plural(computed, 'token')} in {plural(pages, 'page')} of 3, where "
         f"{plural(available, 'further page')} can be had",
-        suspects={
-            "its own last page still has room": available * P,
-            "the pages that it has beyond its tokens count, and those that are available": pages * P
-            - computed,
-            "room is counted in tokens, not in pages": pages + available,
-        },
+        suspects=only_one(
+            {
+                "its own last page still has room": available * P,
+                "the pages that it has beyond its tokens count, and those that are available": pages * P
+                - computed,
+                "room is counted in tokens, not in pages": pages + available,
+            }
+        ),
     )
 
 
@@ -546,6 +585,7 @@ def test_task_2_a_preempted_request_waits_without_pages(lab, kind, computed):
     victim.waited = 5
     victim.charged = computed
     tokens = list(victim.request.token_ids)
+    scheduler.had = {each: each.sequence.length for each in scheduler.running}  # as in a step
     scheduler.preempt(victim)
     when = f"after a request with {plural(computed, 'token')} in pages of 3 was preempted"
     check_lost(scheduler, when)
@@ -872,6 +912,20 @@ def test_task_3_without_pages_only_lower_levels_can_make_room(lab, kind, what):
     check_unchanged(scheduler, before, "after may_begin, which only answers")
 
 
+def test_task_3_a_later_request_of_the_same_level_makes_no_room_for_one_that_waits(lab):
+    """It runs already: to preempt it would win nothing."""
+    scheduler = scheduler_of(lab)
+    waiting = wait(lab, scheduler, text(5), client="A", level=1)
+    run(lab, scheduler, text(9, 1), 4, client="B", level=1)
+    take(scheduler)
+    check_equal(
+        scheduler.may_begin(waiting),
+        False,
+        name="whether A may begin, where no page is available and B runs, of A's level, which came later",
+        suspects={"a request of the same level would be preempted: it must be of a lower one": True},
+    )
+
+
 def test_task_3_pages_that_are_there_and_those_of_lower_levels_count_together(lab):
     scheduler = scheduler_of(lab)
     run(lab, scheduler, text(9), 4, client="A")
@@ -896,6 +950,7 @@ def test_task_3_a_request_in_this_step_does_not_count_as_one_that_can_make_room(
         scheduler.may_begin(waiting),
         False,
         name="whether a request of level 1 may begin, where no page is available and A (level 0) is in this step",
+        suspects={"A was counted: a request that has a part in this step keeps its pages": True},
     )
 
 
@@ -975,21 +1030,45 @@ def test_task_3_without_a_seat_only_a_lower_level_can_give_one(lab, kind, levels
     check_unchanged(scheduler, before, "after may_begin, which only answers")
 
 
+def test_task_3_a_seat_can_be_had_from_one_that_frees_no_page(lab):
+    scheduler = scheduler_of(lab, num_seats=2)
+    run(lab, scheduler, text(12), 8, client="A", level=2)
+    run(lab, scheduler, text(12), 6, client="B")
+    waiting = wait(lab, scheduler, text(5, 7), client="W", level=1)
+    check_equal(
+        scheduler.may_begin(waiting),
+        True,
+        name="whether W (level 1) may begin, where there are pages and no seat, and B (level 0) has pages that A "
+        "(level "
+        "2) holds, too",
+        suspects={"what is lacking is a seat: B can give it, though it frees no page": False},
+    )
+
+
 def way_for(scheduler, waiting):
     """Who was preempted when way was made for a waiting request."""
+    line = list(scheduler.running)
     scheduler.make_way(waiting)
+    for each in line:
+        if name(each) not in preempted(scheduler) and not (each in scheduler.running and each.sequence.pages):
+            raise CheckFailed(
+                f"after make_way: {name(each)} has lost its pages or its seat, and `preempted` doesn't name it: "
+                f"`preempt` "
+                "does all that belongs to it"
+            )
     check_lost(scheduler, "after make_way")
     return preempted(scheduler)
 
 
 @both_caches
 @pytest.mark.parametrize(
-    ("tokens", "expected"), [(3, []), (4, ["D"]), (9, ["D"]), (10, ["D", "B"]), (16, ["D", "B", "A"])]
+    ("tokens", "expected"),
+    [(3, []), (4, ["D"]), (9, ["D"]), (10, ["D", "B"]), (18, ["D", "B"]), (19, ["D", "B", "A"])],
 )
 def test_task_3_the_lowest_are_preempted_until_there_is_room(lab, kind, tokens, expected):
     scheduler = scheduler_of(lab, kind=kind)
     for number, level in enumerate([1, 0, 2, 0, 3]):
-        run(lab, scheduler, text(9, number), 4, client="ABCDE"[number], level=level)
+        run(lab, scheduler, text(9, number), 7 if number == 1 else 4, client="ABCDE"[number], level=level)
     waiting = wait(lab, scheduler, text(tokens, 7), client="W", level=2, max_tokens=2)
     take(scheduler, 1)
     check_equal(
@@ -997,12 +1076,10 @@ def test_task_3_the_lowest_are_preempted_until_there_is_room(lab, kind, tokens, 
         expected,
         name=f"who is preempted for W (level 2, {tokens} tokens due), where 1 page of 3 is available, and A, B, "
         f"C, D, "
-        "E (levels 1, 0, 2, 0, 3) have 2 each",
+        "E (levels 1, 0, 2, 0, 3) have 2, 3, 2, 2, 2 pages",
         suspects={
             "the highest of the lower levels lose their pages first": ["A", "B", "D"][: len(expected)],
-            "of one level the first that came loses its pages: it must be the last": ["B", "D", "A"][
-                : len(expected)
-            ],
+            "of one level the last that came must lose its pages first, however few it has": ["B"],
             "all requests of lower levels were preempted: stop when there is room": ["D", "B", "A"],
             "one more was preempted than was needed": ["D", "B", "A"][: len(expected) + 1],
         },
@@ -1027,6 +1104,26 @@ def test_task_3_where_only_pages_are_lacking_a_request_that_frees_none_is_passed
         name="who is preempted for W (level 1, 2 pages lacking), where B (level 0) has 2 pages, and C (level 0, the "
         "last that came) has 2 that A (level 2) holds, too",
         suspects={"C was preempted, and that frees no page: A still holds them": ["C", "B"]},
+    )
+
+
+def test_task_3_it_is_asked_anew_each_time_which_request_frees_a_page(lab):
+    """A holds the pages of B, and one more: when it has lost them, B's become available."""
+    scheduler = scheduler_of(lab)
+    run(lab, scheduler, text(12), 8, client="A")
+    run(lab, scheduler, text(12), 6, client="B")
+    waiting = wait(lab, scheduler, text(9, 7), client="W", level=1)
+    take(scheduler)
+    check_equal(
+        way_for(scheduler, waiting),
+        ["A", "B"],
+        name="who is preempted for W (level 1, 3 pages lacking), where A and B (level 0) hold 3 pages and 2 of these",
+        suspects={
+            "B frees no page while A holds its pages, and frees two afterwards: ask again after each victim": [
+                "A"
+            ],
+            "B was preempted while A held its pages: first the lowest that frees a page": ["B", "A"],
+        },
     )
 
 
@@ -1085,6 +1182,13 @@ def admitted(scheduler, budget=50, **options):
     scheduler.short = False
     scheduler.got.clear()
     scheduler.admit(**options)
+    for each in scheduler.waiting:
+        if each.sequence.pages:
+            raise CheckFailed(
+                f"after admit: {name(each)} waits, and has the pages {each.sequence.pages}: what is found for a "
+                f"request "
+                "that has to wait is given back"
+            )
     return names(scheduler.begun)
 
 
@@ -1193,7 +1297,7 @@ def test_task_3_requests_of_higher_levels_push_in(lab, kind, seats):
     for number in range(3):
         run(lab, scheduler, text(9, number), 6, client="ABC"[number])
     wait(lab, scheduler, text(8, 7), client="H", level=2)
-    wait(lab, scheduler, text(2, 8), client="I", level=1)
+    wait(lab, scheduler, text(2, 8), client="I", level=1, resumes=True)
     wait(lab, scheduler, text(2, 9), client="J")
     take(scheduler)
     began = admitted(scheduler)
@@ -1202,7 +1306,7 @@ def test_task_3_requests_of_higher_levels_push_in(lab, kind, seats):
         (began, preempted(scheduler)),
         (["H", "I"], ["C", "B"]),
         name="who begins and who is preempted, where A, B, C (level 0) hold all pages, two of 3 each, in "
-        f"{plural(seats, 'seat')}, and H (level 2, 8 tokens), I (level 1, 2 tokens) and J (level 0) wait",
+        f"{plural(seats, 'seat')}, and H (level 2, 8 tokens), I (level 1, 2 tokens, resumes) and J (level 0) wait",
         suspects={
             nobody: ([], []),
             "only one request has pushed in: where one has begun, the next one may, too": (["H"], ["C", "B"]),
@@ -1238,21 +1342,28 @@ def test_task_3_no_request_is_preempted_for_one_that_all_lower_ones_together_can
 
 
 def test_task_3_one_that_was_preempted_in_this_step_does_not_begin_again_in_it(lab):
-    """C gives up 4 pages, and H needs one: there would be room for C again."""
-    scheduler = scheduler_of(lab)
+    """H takes a page for its first chunk only, of the 4 that it lacks: there would be room for C again."""
+    scheduler = scheduler_of(lab, chunk_size=3)
     run(lab, scheduler, text(9), 6, client="A")
     run(lab, scheduler, text(12, 1), 11, client="C")
-    wait(lab, scheduler, text(2, 7), client="H", level=1)
+    wait(lab, scheduler, text(12, 7), client="H", level=1)
     wait(lab, scheduler, text(2, 8), client="W")
-    take(scheduler)
+    take(scheduler, 2)
     check_equal(
         (admitted(scheduler), preempted(scheduler)),
         (["H"], ["C"]),
-        name="who begins and who is preempted, where A and C (level 0) hold all pages, and H (level 1, one page) "
-        "and W "
-        "(level 0, one page) wait",
+        name="who begins and who is preempted with chunks of 3 tokens, where 2 pages of 3 are available, A and C "
+        "(level "
+        "0) have 2 and 4, and H (level 1, 12 tokens) and W (level 0, 2 tokens) wait",
         suspects={
-            "C has begun again in the step that has preempted it": (["H", "C"], ["C"]),
+            "C has begun again in the step that has preempted it: H will need these pages for its next chunks": (
+                ["H", "C"],
+                ["C"],
+            ),
+            "C has begun again in the step that has preempted it, and W, too: H will need these pages": (
+                ["H", "C", "W"],
+                ["C"],
+            ),
             "C was overtaken by W: it has lost its pages, and is the next of its level": (["H", "W"], ["C"]),
         },
     )
@@ -1273,6 +1384,15 @@ def test_task_3_only_requests_above_a_level_begin(lab, above, expected):
             f"those of level {above} itself have begun, too": list(at_it),
         },
     )
+
+
+def test_task_3_nothing_is_held_for_a_request_that_is_not_above_the_level(lab):
+    scheduler = scheduler_of(lab)
+    run(lab, scheduler, text(9), 7, client="A", level=1)
+    wait(lab, scheduler, text(9), client="W", level=1)
+    before = books(scheduler)
+    check_equal(admitted(scheduler, above=1), [], name="who begins above level 1, where W (level 1) waits")
+    check_unchanged(scheduler, before, "after W had to wait")
 
 
 def test_task_3_a_level_is_served_before_those_below_begin_and_before_those_below_are_served(lab):
@@ -1364,7 +1484,8 @@ def test_task_3_what_a_request_takes_of_the_budget_counts_not_what_is_due(lab):
                 1,
                 3,
             ],
-            "each request counted as one token, or not at all": [0, 1, 3, 2],
+            "what client A's requests took was not added up: each counted as one token, or only the last one, or "
+            "none": [0, 1, 3, 2],
         },
     )
 
@@ -1595,8 +1716,8 @@ def test_task_3_a_step_that_fails_after_a_request_has_pushed_in_puts_it_back(lab
     before = [list(request.token_ids) for request in low]
     engine.fail(KeyError("the model"))
     check_equal(
-        (names(engine.scheduler.running), sorted(names(engine.scheduler.waiting))),
-        (["A"], ["B", "High"]),
+        (names(engine.scheduler.running), {name(each) for each in engine.scheduler.waiting}),
+        (["A"], {"B", "High"}),
         name="who runs and who waits, after High pushed in, B was preempted for it, and the model failed",
     )
     check_equal([list(request.token_ids) for request in low], before, name="the tokens of A and B then")
@@ -1909,6 +2030,26 @@ def test_task_4_clients_that_have_left_are_forgotten_in_time(lab):
     assert len(fairness.served) < 10, (
         f"300 clients came, were served as much as one that stayed, and left; {len(fairness.served)} counters are "
         "kept. A counter that is not above the least served client's says nothing any more"
+    )
+
+
+def test_task_4_a_counter_that_is_not_above_the_floor_is_forgotten(lab):
+    fairness = tokens_of(lab, present=30, above=31, at=30, below=29)
+    fairness.arrive("new", ["present"])
+    check_equal(
+        sorted(fairness.served),
+        ["above", "new", "present"],
+        name="of which clients there are counters after a new one has come, where the only one present has 30, "
+        "and those "
+        "that have left had 31, 30 and 29",
+        suspects={
+            "a counter as high as the floor says nothing: every newcomer starts there": [
+                "above",
+                "at",
+                "new",
+                "present",
+            ]
+        },
     )
 
 

@@ -14,7 +14,7 @@ from week_2.continuous import new_request
 from week_3.pages import pages_needed
 
 from coursekit import lab as door
-from coursekit.check import CheckFailed, check, check_equal, check_raises, check_untouched
+from coursekit.check import CheckFailed, check, check_equal, check_untouched
 
 from .joined_attention import NO_KEYS, SCALE, JoinedStep, Row, mistaken
 from .joined_engine import CLOSE, Engine, Noting, prompt, prompt_of, words

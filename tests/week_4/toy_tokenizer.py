@@ -5,7 +5,7 @@ from __future__ import annotations
 START, END = 1, 2
 CONTROL = "<|end|>"
 DROPPED = "\N{ZERO WIDTH SPACE}"
-MERGED = (" # # ", "t #", "# T", " #", "# ", "##", "cat", "the ")
+MERGED = (" # # ", "cat #", " # T", " #", "# ", "##", "cat", "the ")
 
 
 class ToyTokenizer:

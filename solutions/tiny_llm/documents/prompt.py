@@ -49,7 +49,7 @@ def split_prompt(text: str, separator: str = SEPARATOR) -> DocumentPrompt:
     separators in a row have an empty document between them. Nothing is stripped.
 
     Args:
-        text: the segments, with ``separator`` between them.
+        text: the segments, with ``separator`` between them. Separators are found from the left, and don't overlap.
         separator: at least one character.
 
     Raises:
@@ -93,7 +93,7 @@ def encode_prompt(
 def encode_documents(
     documents: Sequence[str], tokenizer: Tokenizer, max_chunk_len: int | None = None, truncate: bool = False
 ) -> tuple[tuple[int, ...], ...]:
-    """Tokenize each document for itself; arguments and errors as for :func:`encode_prompt`."""
+    """Tokenize each document for itself; arguments, and errors about documents, as for :func:`encode_prompt`."""
     if max_chunk_len is not None and max_chunk_len < 1:
         raise ValueError(f"max_chunk_len is {max_chunk_len}; a document must be allowed at least 1 token")
     encoded = [tuple(tokenizer.encode(each, control_tokens=False, start=False)) for each in documents]
@@ -121,7 +121,7 @@ def encode_chat_prompt(
 
     Raises:
         ValueError: as for :func:`encode_prompt`; an empty question is allowed, since the template ends the turn.
-        WeightsError: as for :meth:`Tokenizer.chat`.
+        WeightsError: as for :meth:`Tokenizer.encode_chat_parts`.
     """
     messages = [{"role": "system", "content": prompt.system}] if prompt.system else []
     before, after = tokenizer.encode_chat_parts([*messages, {"role": "user", "content": prompt.question}])

@@ -56,7 +56,7 @@ def generate_documents(
     The first token generated stands at the position behind the question's last one, the next one behind it.
 
     Args:
-        model: the model.
+        model: logits for the next token come from the last row of what ``model.hidden`` returns.
         segments: the prompt, with a question of at least one token.
         max_tokens: how many tokens to produce at most; 0 produces none and runs nothing.
         end_ids: ids that end the text. The one produced is yielded too.
@@ -71,6 +71,6 @@ def generate_documents(
     Raises:
         ValueError: the question is empty, or a token of the prompt would stand behind the model's last position but
             one, so that nothing can be generated; or as :func:`segment_starts` says. Raised when the first token is
-            asked for, before the model runs.
+            asked for, before the model runs, also where ``max_tokens`` is 0.
     """
     raise NotImplementedError("Week 4 Day 4 Task 4: The oracle")

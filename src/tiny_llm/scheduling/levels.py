@@ -84,7 +84,7 @@ class LeveledScheduler(Scheduler):
         for their own client. Otherwise a client with many requests would fill the highest level with them, and shut
         the others out.
         """
-        raise NotImplementedError("Week 4 Day 3 Task 1: Which request loses its pages")
+        raise NotImplementedError("Week 4 Day 3 Task 1: Levels and victims")
 
     def turn(self, waiting: Standing) -> tuple[int, bool, int, int]:
         """When a waiting request's turn comes: the lowest of these is next.

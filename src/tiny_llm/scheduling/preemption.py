@@ -67,7 +67,7 @@ class PreemptiveScheduler(LeveledScheduler):
         Returns:
             the victim, or None if there is none.
         """
-        raise NotImplementedError("Week 4 Day 3 Task 1: Which request loses its pages")
+        raise NotImplementedError("Week 4 Day 3 Task 1: Levels and victims")
 
     def preempt(self, victim: Standing) -> None:
         """Take all pages from a request that runs: it waits again, and will resume where the page cache still can.
