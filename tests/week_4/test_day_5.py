@@ -14,7 +14,7 @@ from week_2.continuous import new_request
 from week_3.pages import pages_needed
 
 from coursekit import lab as door
-from coursekit.check import CheckFailed, check, check_equal, check_untouched
+from coursekit.check import CheckFailed, check, check_equal, check_raises, check_untouched
 
 from .joined_attention import NO_KEYS, SCALE, JoinedStep, Row, mistaken
 from .joined_engine import CLOSE, Engine, Noting, prompt, prompt_of, words
@@ -1039,7 +1039,13 @@ def steps_of(scheduler: Any, most: int = 60) -> list[list[tuple[str, int, int]]]
     """All steps until all requests have ended."""
     found = []
     while scheduler.num_requests:
+        before = {each: each.sequence.length for join in scheduler.joins for each in join.question.branches}
         found.append(shares(plan_of(scheduler)))
+        lost = [each for each, had in before.items() if each.sequence.length < had]
+        assert not lost, (
+            f"step {len(found)}: {member_name(lost[0])} had {before[lost[0]]} tokens before it was planned, and has "
+            f"{lost[0].sequence.length} now: branches keep their pages while their question runs"
+        )
         ran(scheduler)
         assert len(found) < most, (
             f"after {most} steps, requests are still there; the last steps: {found[-3:]}"
