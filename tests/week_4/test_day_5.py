@@ -578,7 +578,8 @@ def test_task_3_a_question_is_found_with_the_same_documents_in_the_same_order_al
 
 def test_task_3_with_offset_positions_a_document_is_found_in_its_place_alone(lab):
     """In another place its keys are turned by other angles. The first one stands where an ordinary text would."""
-    cache, options = cache_of(lab), {"strategy": "offset", "max_chunk_len": 10}
+    cache = cache_of(lab)
+    options: dict[str, Any] = {"strategy": "offset", "max_chunk_len": 10}
     branches_in_tree(lab, cache, named(lab, 6, {"A": 7, "B": 7}), **options)
     for documents, expected in (
         ({"A": 7, "B": 7}, (12, 12)),
@@ -1724,7 +1725,7 @@ def test_task_6_a_sampler_that_fails_ends_its_request_alone(lab, which):
         raise ArithmeticError("no token is good enough")
 
     engine = Engine(lab)
-    options = {"sample": failing} if which == "document" else {}
+    options: dict[str, Any] = {"sample": failing} if which == "document" else {}
     bad = engine.ask(prompt_of(lab, 3, (5, 4), 2), **options)
     plain = engine.push(words(4, 3))
     if which == "ordinary":
