@@ -95,12 +95,13 @@ class JoinedStep:
         parts: Sequence[str] = PARTS,
         hot: Sequence[str] = ("pages", "loose"),
         scaled: Sequence[Sequence[str]] = (("pages", "loose"),),
-        causal: bool = False,
+        causal: Sequence[str] = (),
     ) -> tuple[np.ndarray, np.ndarray]:
         """All tokens over all that they see: the output [T, H, D] and the log-sum-exp [T, H], in float64.
 
         The temperature divides the scores of the ``hot`` parts; the log-sum-exp of each group of ``scaled`` parts is
-        multiplied by the scale. ``causal``: the past is seen by the causal rule, as a mistake.
+        multiplied by the scale. A part that ``parts`` names twice counts twice; one that ``causal`` names is
+        seen by the causal rule, as a mistake.
         """
         out, lse = np.zeros(self.query.shape), np.full(self.query.shape[:2], -np.inf)
         alone = [(part,) for part in PARTS if not any(part in group for group in scaled)]
@@ -111,7 +112,7 @@ class JoinedStep:
                     found = [
                         self._scores(b, i, h, part, causal, temperature if part in hot else 1.0)
                         for part in group
-                        if part in parts
+                        for _ in range(list(parts).count(part))
                     ]
                     if sum(len(scores) for scores, _ in found):
                         scores, values = (np.concatenate(both) for both in zip(*found, strict=True))
@@ -121,12 +122,12 @@ class JoinedStep:
         return out, lse
 
     def _scores(
-        self, b: int, i: int, h: int, part: str, causal: bool, temperature: float
+        self, b: int, i: int, h: int, part: str, causal: Sequence[str], temperature: float
     ) -> tuple[np.ndarray, np.ndarray]:
         """The scores of one token and head over one part [S], and the values there [S, D]."""
         row = self.rows[b]
         places = self.own[b] if part == "own" else self.past[b][part]
-        if part == "own" or causal:
+        if part == "own" or part in causal:
             places = places[: max(0, len(places) - row.new + i + 1)]
         head = h // (H // HKV)
         scores = self.keys[places, head] @ self.query[self.starts[b] + i, h] * SCALE / temperature
@@ -179,10 +180,18 @@ def mistaken(step: JoinedStep, temperature: float, scale: float) -> dict[str, tu
         "the questions' own tokens were left out": step.attended(
             temperature, scale, parts=("system", *documents)
         ),
-        "the causal rule was used for the past, all of which stands before the question": step.attended(
-            temperature, scale, causal=True
-        ),
+        "the system prompt is counted twice": step.attended(temperature, scale, parts=(*PARTS, "system")),
     }
+    for part, name in (
+        ("system", "the system prompt"),
+        ("pages", "the full pages of documents"),
+        ("loose", "the loose tokens of documents"),
+    ):
+        why = f"the causal rule was used for {name}: all of the past stands before the question"
+        wrong[why] = step.attended(temperature, scale, causal=(part,))
+    wrong["the causal rule was used for the past: all of it stands before the question"] = step.attended(
+        temperature, scale, causal=("system", "pages", "loose")
+    )
     if temperature != 1:
         wrong |= {
             "the temperature was left out": step.attended(1.0, scale),

@@ -13,8 +13,9 @@ from week_3.pages import pool_of
 from coursekit.check import CheckFailed, check, check_equal
 
 from .document_model import all_logits
-from .document_prompts import QUESTION, SYSTEM, Lengths, ids_of, positions_of, sees_of
-from .joined_attention import NO_KEYS, merged
+from .document_prompts import QUESTION, Lengths, ids_of, positions_of, sees_of
+from .joined_attention import NO_KEYS
+from .joined_oracle import remedied
 from .joining import NAMES, cache_of, members_of
 
 LIMIT = 80
@@ -77,7 +78,8 @@ class Engine:
         self.remedy = remedy or (1.0, 1.0)
         self.runner = lab.documents.runner.DocumentRunner(self.model, self.pool, **chosen)
         self.core = lab.documents.batch.DocumentBatch(self.runner, self.scheduler)
-        self.computed = 0  # prompt and output tokens, in all steps
+        self.computed = 0  # tokens, in all runs of the model
+        self._run, self.runner.run_chunks = self.runner.run_chunks, self._count
         self.preempted = 0
 
     def request(self, segments: Any, max_tokens: int = 3, **options: Any) -> Any:
@@ -101,10 +103,33 @@ class Engine:
         """A step, after which no page is lost."""
         __tracebackhide__ = True
         step = self.core.step()
-        self.computed += sum(count for _, count in step.issued)
-        self.preempted += len(step.preempted)
+        lost = self.scheduler.preempted
+        self.preempted += len(lost)
+        listed = len(step.preempted), list(step.preempted) == list(lost)
+        check_equal(
+            listed,
+            (len(lost), True),
+            name="how many requests a step lists as preempted, and whether they are those",
+        )
         self.check_pages("after a step")
+        for each in self.scheduler.running:
+            if each.due == 0:
+                raise CheckFailed(
+                    f"after a step, {told(each.request)} has no token due, and got none: where nothing is due any "
+                    "more after a step, the next token is sampled"
+                )
+        for join in self.scheduler.joins:
+            if any(branch.request.num_generated for branch in join.question.branches):
+                raise CheckFailed(
+                    "after a step, a branch has an output: branches are never sampled, only questions are"
+                )
         return step
+
+    def _count(self, chunks: Any, tables: Any) -> Any:
+        """Run the model, and note how many tokens it ran on."""
+        hidden = self._run(chunks, tables)
+        self.computed += sum(chunk.count for chunk in chunks)
+        return hidden
 
     def fail(self) -> None:
         """The model fails in the next step."""
@@ -216,59 +241,3 @@ def told(request: Any) -> str:
         f"a system prompt of {len(segments.system)} tokens, documents of {documents}, and a question of "
         f"{len(segments.question)}"
     )
-
-
-def remedied(
-    ids: Sequence[int],
-    positions: Sequence[int],
-    sees: np.ndarray,
-    asks: np.ndarray,
-    remedy: tuple[float, float],
-) -> np.ndarray:
-    """[L, V] as `all_logits`; a token of the question weighs the documents' tokens by the remedy."""
-    if remedy == (1.0, 1.0):
-        return all_logits("llama", ids, positions, sees)
-    tensors = oracle.random_tensors("llama")
-    x = tensors["embedding.weight"][list(ids)]
-    for i in range(oracle.LAYERS):
-        block = f"blocks.{i}"
-        normed = oracle.rms_norm_rows(x, tensors[f"{block}.attention_norm.weight"])
-        x = x + _attend(tensors, block, normed, positions, sees, asks, remedy)
-        normed = oracle.rms_norm_rows(x, tensors[f"{block}.mlp_norm.weight"])
-        x = x + np.stack([oracle.mlp(tensors, block, row) for row in normed])
-    return oracle.logits(tensors, oracle.rms_norm_rows(x, tensors["norm.weight"]))
-
-
-def _attend(
-    tensors: Any,
-    block: str,
-    x: np.ndarray,
-    positions: Sequence[int],
-    sees: np.ndarray,
-    asks: np.ndarray,
-    remedy: Any,
-) -> np.ndarray:
-    parts = [oracle.project(tensors, block, row) for row in x]
-    keys = np.stack(
-        [
-            [oracle.rotate(head, place) for head in part[1]]
-            for part, place in zip(parts, positions, strict=True)
-        ]
-    )
-    values = np.stack([part[2] for part in parts])
-    of_documents = ~np.isin(asks, [SYSTEM, QUESTION])
-    temperature, factor = remedy
-    out = []
-    for t, (query, place) in enumerate(zip([part[0] for part in parts], positions, strict=True)):
-        heads = []
-        for h in range(oracle.H):
-            scores = keys[:, h // (oracle.H // oracle.HKV)] @ oracle.rotate(query[h], place) * oracle.D**-0.5
-            mine = values[:, h // (oracle.H // oracle.HKV)]
-            hot = sees[t] & of_documents & (asks[t] == QUESTION)
-            rest = sees[t] & ~hot
-            groups = [(scores[rest], mine[rest], 1.0)]
-            if hot.any():
-                groups.append((scores[hot] / temperature, mine[hot], factor))
-            heads.append(merged(groups)[0])
-        out.append(tensors[f"{block}.attention_out.weight"] @ np.concatenate(heads))
-    return np.stack(out)

@@ -53,7 +53,7 @@ def mistaken_pasts(question: Any, page_size: int) -> dict[str, dict[str, Any]]:
             "a page that the document shares with the system prompt is among them",
             pages[fork // page_size : last],
         )
-        add(full, "the pages of the system prompt are among them", pages[:last])
+        add(full, "the pages of the system prompt are among them", pages[: max(first, last)])
         add(
             loose,
             "those in the page that the system prompt's end shares are missing",
@@ -160,12 +160,17 @@ def check_meta(lab: Any, join: Any, chunks: Sequence[Any], meta: Any, page_size:
         wanted = [tokens_of(past, part, page_size) for past in pasts]
         lengths = [count for _, count in wanted]
         by_page = {"these are numbers of pages, not of tokens": [len(pages) for pages, _ in wanted]}
+        no_row = {
+            "a question for which this part is empty has no row: each question needs one": [
+                count for _, count in wanted if count
+            ]
+        }
         by_p = {"a page of this part holds one token": [len(pages) * page_size for pages, _ in wanted]}
         check_equal(
             list(found.kv_lens),
             lengths,
             name=f"how many tokens are in {name}, for each question of {what}",
-            suspects=by_p if part == "loose" else by_page,
+            suspects=(by_p if part == "loose" else by_page) | no_row,
         )
         check_tensors(lab, found, rows, meta, f"{name}, for {what}")
         table = lab.numpy(found.block_table).tolist()

@@ -61,7 +61,8 @@ def attend_joined(
         own: of all T tokens, [T, H, D] and the log-sum-exp [T, H] of attention over their own pages. They are not
             changed.
         scale: what to multiply the scores by.
-        attention: how to attend. It is called with its six arguments by position.
+        attention: how to attend. It is called with its six arguments by position; the last of them, ``causal``, is
+            False.
         remedy: how to weigh the documents.
 
     Returns:

@@ -86,9 +86,10 @@ class DocumentScheduler(PreemptiveScheduler):
             self.completes(running, running.question)
 
     def completes(self, join: Join, member: Standing) -> bool:
-        """Plan a chunk of a member of a join, if it has tokens due. It stands where its join stands by now.
+        """Plan a chunk of a member of a join, if it has tokens due.
 
-        If it is in the step, the join's bundle is ``pinned``: it can't be preempted in this step any more.
+        First it gets the join's ``level``: a member stands where its join stands by now. If it is in the step then,
+        the join's bundle is ``pinned``: it can't be preempted in this step any more.
 
         Args:
             join: the join.
