@@ -21,6 +21,7 @@ from tiny_llm.documents.runner import DocumentRunner
 from tiny_llm.documents.scheduler import DocumentScheduler
 from tiny_llm.paged.allocator import PageAllocator
 from tiny_llm.paged.pool import KvPool
+from tiny_llm.request import Request
 
 P, PAGES = 4, 11
 SYSTEM, DOCUMENTS = 6, (5, 9, 1)
@@ -62,7 +63,7 @@ class Story:
         self.scheduler = DocumentScheduler(self.cache, 64)
         self.core = DocumentBatch(runner, self.scheduler)
         self.words = name_tokens()
-        self.names: dict[DocumentRequest, str] = {}
+        self.names: dict[Request, str] = {}
 
     def step(self, name: str = "") -> None:
         """Push a request, if it is named, and run a step."""
