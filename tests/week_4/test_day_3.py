@@ -65,7 +65,7 @@ def check_frees(scheduler, standing, expected, what):
         known = f" (references of its last page: {count}, {tree})"
         if (len(pages), count) == (1, 2) and expected:
             suspects[
-                "of the two references of its only page, one is that of the tree, which is no sequence"
+                "of the two references of its only page, one is the tree's: no other sequence holds this page"
             ] = False
     check_equal(
         frees(scheduler, standing, what),
@@ -887,6 +887,24 @@ def test_task_3_a_request_that_resumes_needs_room_for_its_output_too(lab, genera
     )
 
 
+def test_task_3_the_reference_of_the_tree_keeps_no_page_of_a_request_that_makes_room(lab):
+    """Without a tree the same request makes room, too: so if only that one may begin, it is the reference."""
+    for kind in CACHES:
+        scheduler = scheduler_of(lab, kind=kind)
+        run(lab, scheduler, text(9), 6, client="A")
+        waiting = wait(lab, scheduler, text(3, 7), client="W", level=1)
+        take(scheduler)
+        where = " (a tree has a reference to each of them, too)" if kind == "trie" else ""
+        tree = {"the reference of the tree is that of no request: such a page may be evicted": False}
+        check_equal(
+            scheduler.may_begin(waiting),
+            True,
+            name="whether W (level 1) may begin with 3 tokens due, where no page of 3 is available, and A (level 0) "
+            f"alone holds 2{where}",
+            suspects=tree if kind == "trie" else None,
+        )
+
+
 # How many tokens are due, the levels of the waiting request and of those that run: 4 tokens each, in 2 pages of 3
 MAY = {
     "one of a lower level has as many": (6, 1, {"A": 0}, True),
@@ -923,24 +941,6 @@ def test_task_3_without_pages_only_lower_levels_can_make_room(lab, kind, what):
         f"available, and of those that it lacks {what}",
     )
     check_unchanged(scheduler, before, "after may_begin, which only answers")
-
-
-def test_task_3_the_reference_of_the_tree_keeps_no_page_of_a_request_that_makes_room(lab):
-    """Without a tree the same request makes room, too: so if only that one may begin, it is the reference."""
-    for kind in CACHES:
-        scheduler = scheduler_of(lab, kind=kind)
-        run(lab, scheduler, text(9), 6, client="A")
-        waiting = wait(lab, scheduler, text(3, 7), client="W", level=1)
-        take(scheduler)
-        where = " (a tree has a reference to each of them, too)" if kind == "trie" else ""
-        tree = {"the reference of the tree is that of no request: such a page may be evicted": False}
-        check_equal(
-            scheduler.may_begin(waiting),
-            True,
-            name="whether W (level 1) may begin with 3 tokens due, where no page of 3 is available, and A (level 0) "
-            f"alone holds 2{where}",
-            suspects=tree if kind == "trie" else None,
-        )
 
 
 def test_task_3_a_later_request_of_the_same_level_makes_no_room_for_one_that_waits(lab):
