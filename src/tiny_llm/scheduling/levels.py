@@ -54,9 +54,8 @@ class LeveledScheduler(Scheduler):
         # step aren't counted.
         self.got: Counter[str] = Counter()
         self.preemptions = 0  # so far
-        self.short = (
-            False  # whether a request that runs lacked a page in this step, and preempted another one
-        )
+        # Whether a request that runs lacked a page in this step, and preempted another one.
+        self.short = False
 
     def refusal(self, request: Request) -> str | None:
         """Why a request can't ever be planned, or None (given code).

@@ -38,8 +38,8 @@ class PreemptiveScheduler(LeveledScheduler):
         """Take the pages for some tokens of a request, or for as many of them as there are pages.
 
         Only where there is no page even for one token, another request is preempted. One is enough: releasing a
-        victim frees a page, and that is room for a token at least. ``short`` notes it: no request begins in this
-        step any more.
+        victim frees a page, and that is room for a token at least. ``short`` notes that it has preempted one: no
+        request begins in this step any more.
 
         Args:
             running: the request.
@@ -79,13 +79,13 @@ class PreemptiveScheduler(LeveledScheduler):
         raise NotImplementedError("Week 4 Day 3 Task 2: Preempt")
 
     def admit(self, above: int = -1) -> None:
-        """Let waiting requests begin or resume, while there are budget, seats and pages, and no page was lacking.
+        """Let waiting requests begin or resume, while there are budget, seats and pages.
 
         Which one is next, :meth:`turn` says. It begins if it may (:meth:`may_begin`), once way is made for it
         (:meth:`make_way`). A request that has to wait is not overtaken, and gives back what was found for it; nor is
-        one that has lost its pages in this step, and can't begin again in it. None begins in a step in which a
-        request that runs was ``short`` of a page. One that resumes is still marked so when it runs: if the step
-        fails, it waits in the same place.
+        one that has lost its pages in this step, and can't begin again in it. None begins in a step that is
+        ``short``: a request that runs lacked a page, and preempted another one. One that resumes is still marked so
+        when it runs: if the step fails, it waits in the same place.
 
         Args:
             above: only requests of higher levels than this begin.
@@ -100,8 +100,8 @@ class PreemptiveScheduler(LeveledScheduler):
     def may_begin(self, waiting: Standing) -> bool:
         """Whether there are a seat, and pages for all that is due, if each request of :meth:`lower` gives up its own.
 
-        A page that is held by others, too, or by the request that waits, does not become available. It changes
-        nothing.
+        A page that is held by the request that waits, or by one that runs and is not in ``lower``, does not become
+        available. It changes nothing.
 
         Args:
             waiting: the request, with the pages that the cache has found for it.
@@ -111,7 +111,9 @@ class PreemptiveScheduler(LeveledScheduler):
     def make_way(self, waiting: Standing) -> None:
         """Preempt requests of :meth:`lower` until there are a seat, and pages for all that is due of one that waits.
 
-        Each time the one that stands lowest. Where no seat is lacking, it must free a page: some of them always does.
+        Each time the one that stands lowest. Where no seat is lacking, it must free a page. While pages are lacking,
+        one of them always does: a request that has found another one's last page has more pages than that one; so of
+        the requests that hold a page which is to become available, the one with the most pages frees its last one.
 
         Args:
             waiting: a request that may begin (:meth:`may_begin`), with the pages that the cache has found for it.
