@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from types import SimpleNamespace
+from typing import Any
 
 import torch
 from matplotlib.axes import Axes
@@ -20,6 +21,7 @@ from tiny_llm.documents.runner import DocumentRunner
 from tiny_llm.documents.scheduler import DocumentScheduler
 from tiny_llm.paged.allocator import PageAllocator
 from tiny_llm.paged.pool import KvPool
+from tiny_llm.request import Request
 
 P, PAGES = 4, 11
 SYSTEM, DOCUMENTS = 6, (5, 9, 1)
@@ -50,7 +52,7 @@ class Story:
     """The engine of the chapter's example, with a model that computes nothing."""
 
     def __init__(self) -> None:
-        model = SimpleNamespace(
+        model: Any = SimpleNamespace(
             config=SimpleNamespace(num_layers=1, num_kv_heads=1, head_dim=1, max_positions=64),
             embedding=SimpleNamespace(weight=torch.zeros(100, 1)),
             hidden=lambda tokens, positions, caches: torch.zeros(*tokens.shape, 1),
@@ -58,9 +60,10 @@ class Story:
         )
         self.cache = DocumentCache(PageAllocator(PAGES + 1), P)
         runner = DocumentRunner(model, KvPool(model.config, PAGES + 1, P))
-        self.core = DocumentBatch(runner, DocumentScheduler(self.cache, 64))
+        self.scheduler = DocumentScheduler(self.cache, 64)
+        self.core = DocumentBatch(runner, self.scheduler)
         self.words = name_tokens()
-        self.names: dict[DocumentRequest, str] = {}
+        self.names: dict[Request, str] = {}
 
     def step(self, name: str = "") -> None:
         """Push a request, if it is named, and run a step."""
@@ -78,7 +81,7 @@ class Story:
 
     @property
     def joins(self) -> list[tuple[str, Join]]:
-        return [(self.names[join.request], join) for join in self.core.scheduler.joins]
+        return [(self.names[join.request], join) for join in self.scheduler.joins]
 
 
 @dataclass

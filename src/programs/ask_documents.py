@@ -72,8 +72,9 @@ def ask_documents(
 ) -> None:
     """Answer questions about documents: each answer as it comes, then what it took.
 
-    Documents don't see one another; so their keys and values, once computed, serve every question. What is found of
-    the system text counts for each document that continues it.
+    Documents don't see one another: what is computed of one serves every question.
+
+    What is computed and found of the system text counts for each document that continues it.
     """
     if max_chunk_len is None and (truncate or strategy is Strategy.OFFSET):
         raise CourseError("--strategy offset and --truncate need --max-chunk-len: how long a document may be")
@@ -236,7 +237,7 @@ def _answer(loaded: LoadedModel, engine: Pages | Oracle, prompt: Segments) -> No
     finally:
         if timing.arrivals:
             Console(stderr=True, highlight=False).print(
-                f"[dim]{len(prompt.token_ids)} prompt tokens: {engine.computed} computed, {engine.found} found · "
+                f"[dim]prompt of {len(prompt.token_ids)} tokens · {engine.computed} computed, {engine.found} found · "
                 f"{len(timing.arrivals)} output tokens · first after {timing.first_token:.2f} s · "
                 f"{timing.tokens_per_second:.1f} tokens/s[/dim]",
                 soft_wrap=True,

@@ -64,7 +64,11 @@ def document_batch_for(
 
 
 def answer_documents(
-    model: Transformer, requests: Sequence[DocumentRequest], seats: int, token_budget: int, attention: str = "auto"
+    model: Transformer,
+    requests: Sequence[DocumentRequest],
+    seats: int,
+    token_budget: int,
+    attention: str = "auto",
 ) -> None:
     """Bring some requests to their ends in Day 4.5's engine, with pages for all of them.
 

@@ -179,7 +179,9 @@ def _note(
     """Add what some prompts were compared with, and where the stage parted from it."""
     run.golden += sum(len(prompt.token_ids) for prompt in prompts)
     run.prompts += len(prompts)
-    run.partings += [(each, found) for each, found in zip(prompts, partings, strict=True) if found is not None]
+    run.partings += [
+        (each, found) for each, found in zip(prompts, partings, strict=True) if found is not None
+    ]
 
 
 def _answer_documents(

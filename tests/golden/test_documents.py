@@ -109,7 +109,7 @@ def test_with_one_document_replaced_the_engine_computes_this_one_and_gives_the_o
     loaded: LoadedModel,
 ) -> None:
     from tiny_llm.documents.oracle import generate_documents
-    from tiny_llm.engine_core import generate_all
+    from tiny_llm.engine_core import Step, generate_all
 
     row = max(GOLDEN, key=lambda row: len(row.document_ids))
     other = next(each for each in GOLDEN if each is not row and each.document_ids)
@@ -117,9 +117,10 @@ def test_with_one_document_replaced_the_engine_computes_this_one_and_gives_the_o
     core = document_batch(loaded.model, 1, 200, 256)
     computed: list[int] = []
     for prompt in (row, replaced):
-        request, counts = request_of(loaded, prompt), list[int]()
-        generate_all(core, [request], lambda step, counts=counts: counts.extend(n for _, n in step.issued))
-        computed.append(sum(counts) - (request.num_generated - 1))
+        request, steps = request_of(loaded, prompt), list[Step]()
+        generate_all(core, [request], steps.append)
+        issued = sum(count for step in steps for _, count in step.issued)
+        computed.append(issued - (request.num_generated - 1))
     oracle = generate_documents(
         loaded.model,
         replaced.segments,

@@ -17,7 +17,7 @@ from coursekit.paths import ROOT_VARIABLE, Course
 
 COMMAND = [sys.executable, "-m", "programs", "ask-documents"]
 COUNTS = re.compile(
-    r"(\d+) prompt tokens: (\d+) computed, (\d+) found · (\d+) output tokens · first after [\d.]+ s"
+    r"prompt of (\d+) tokens · (\d+) computed, (\d+) found · (\d+) output tokens · first after [\d.]+ s"
 )
 PEARS = "How many pear trees are in the orchard?"
 
