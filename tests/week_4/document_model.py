@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from week_1 import numpy_model as oracle
 
+from coursekit.check import CheckFailed
+
 V = 13
 ROOM = 256  # tokens that a run may have in all
 
@@ -20,11 +22,19 @@ class NotingModel:
     that it saw in this layer; `head_rows` holds how many rows each call of `logits` had.
     """
 
-    def __init__(self, lab: Any, script: Sequence[int], max_positions: int = 60, num_layers: int = 2) -> None:
+    def __init__(
+        self,
+        lab: Any,
+        script: Sequence[int],
+        max_positions: int = 60,
+        num_layers: int = 2,
+        dtype: str = "float32",
+    ) -> None:
         self.lab = lab
         self.script = list(script)
         self.config = SimpleNamespace(max_positions=max_positions, num_layers=num_layers)
-        self.embedding = SimpleNamespace(weight=lab.array(np.zeros((V, 3))))
+        self.embedding = SimpleNamespace(weight=lab.array(np.zeros((V, 3)), dtype))
+        self.dtype = dtype
         self.runs: list[tuple[list[int], list[int]]] = []
         self.seen: list[list[list[int]]] = [[] for _ in range(num_layers)]
         self.head_rows: list[int] = []
@@ -64,11 +74,18 @@ class NotingModel:
     def _look(self, layer: int, cache: Any, count: int) -> None:
         """Let the new tokens attend with equal scores: what a token gets tells which tokens it sees."""
         known = len(self.seen[layer])
-        assert known + count <= ROOM, f"this model takes {ROOM} tokens in all"
+        if known + count > ROOM:
+            raise CheckFailed(f"the model was run on more than {ROOM} tokens: does the output end?")
+        mask = getattr(cache, "mask", None)
+        if mask is not None and self.lab.dtype(mask) != self.dtype:
+            raise CheckFailed(
+                f"the mask of a cache is {self.lab.dtype(mask)}, and the model is {self.dtype}: "
+                "`document_mask` takes the dtype of `like`"
+            )
         values = np.zeros((1, 1, count, ROOM))
         values[0, 0, np.arange(count), known + np.arange(count)] = 1
-        zeros = self.lab.array(np.zeros(values.shape))
-        out = self.lab.numpy(cache.attend(zeros, zeros, self.lab.array(values), 1.0))[0, 0]
+        zeros, given = (self.lab.array(each, self.dtype) for each in (np.zeros(values.shape), values))
+        out = self.lab.numpy(cache.attend(zeros, zeros, given, 1.0))[0, 0]
         assert not np.isnan(out).any(), "a token sees no token at all, not even itself"
         self.seen[layer] += [np.flatnonzero(row).tolist() for row in out]
 

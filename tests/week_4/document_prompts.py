@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 SYSTEM, QUESTION = -1, -2
+MOST = 1000  # tokens of a prompt
 
 
 class Lengths(NamedTuple):
@@ -42,9 +43,28 @@ any_lengths = st.builds(
 )
 
 
+def token_id(place: int) -> int:
+    """The id of token number ``place``: no two are equal, and a later one may have a smaller id."""
+    return place * 389 % MOST
+
+
+def ids_by_document(lengths: Lengths) -> list[tuple[int, ...]]:
+    """The ids of each document."""
+    starts = [lengths.system + sum(lengths.documents[:i]) for i in range(len(lengths.documents))]
+    return [
+        tuple(map(token_id, range(start, start + count)))
+        for start, count in zip(starts, lengths.documents, strict=True)
+    ]
+
+
+def telling(found: Any, suspects: dict[str, Any]) -> dict[str, Any]:
+    """The suspects, or none where more than two give what was found: then they tell nothing."""
+    return suspects if sum(given == found for given in suspects.values()) <= 2 else {}
+
+
 def segments_of(lab: Any, lengths: Lengths, equal: bool = False) -> Any:
     """Segments of these lengths. No two tokens are equal; or all are."""
-    numbers = iter([7] * 1000 if equal else range(1000))
+    numbers = iter([7] * MOST if equal else map(token_id, range(MOST)))
     system, *documents, question = (
         tuple(next(numbers) for _ in range(count))
         for count in (lengths.system, *lengths.documents, lengths.question)
@@ -112,7 +132,7 @@ def mistaken_masks(lengths: Lengths) -> dict[str, np.ndarray]:
     right, ids = sees_of(lengths), np.array(ids_of(lengths), dtype=np.int64)
     past = np.tri(len(ids), dtype=bool)
     query, key = ids[:, None], ids[None]
-    documents, question = query >= 0, query == QUESTION
+    documents, question, system = query >= 0, query == QUESTION, (query == SYSTEM) & (key == SYSTEM)
     kinds = (key == SYSTEM) | question | (query == key)
     wrong = {
         "documents see the documents before them: this is the plain causal mask": past,
@@ -125,6 +145,9 @@ def mistaken_masks(lengths: Lengths) -> dict[str, np.ndarray]:
         "0 and −inf are exchanged": ~right,
         "a token doesn't see itself": right & ~np.eye(len(ids), dtype=bool),
         "within a document, a token sees the whole document": right | (documents & (query == key)),
+        "a token of the question sees tokens behind it": right | question,
+        "a token of the system prompt sees tokens behind it": right | system,
+        "tokens of the system prompt and of the question see those behind them": right | system | question,
         "each segment sees itself alone": right & (query == key),
     }
     return {mistake: additive(mask) for mistake, mask in wrong.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import permutations
+from itertools import islice, permutations
 from typing import Any
 
 import numpy as np
@@ -17,10 +17,18 @@ from week_1.caches import attention_oracle
 from week_1.numpy_model import FAMILIES, HKV, MAX_POSITIONS, B, D, H
 
 from coursekit import lab as door
-from coursekit.check import check, check_allowed, check_equal, check_raises, check_shape, check_untouched
+from coursekit.check import (
+    CheckFailed,
+    check,
+    check_allowed,
+    check_equal,
+    check_raises,
+    check_shape,
+    check_untouched,
+)
 from coursekit.checking.wording import plural
 
-from .document_model import NotingModel, all_logits
+from .document_model import NotingModel, V, all_logits
 from .document_prompts import (
     HAND,
     QUESTION,
@@ -31,6 +39,7 @@ from .document_prompts import (
     additive,
     any_lengths,
     brief,
+    ids_by_document,
     ids_of,
     laid_out,
     mistaken_masks,
@@ -38,6 +47,8 @@ from .document_prompts import (
     sees_of,
     segments_of,
     starts_of,
+    telling,
+    token_id,
     whose,
 )
 from .toy_tokenizer import CONTROL, DROPPED, END, START, ToyTokenizer, pieces
@@ -60,16 +71,33 @@ def encode(lab: Any, prompt: Any, *limits: Any, has_start: bool = True, **option
     return lab.documents.prompt.encode_prompt(prompt, ToyTokenizer(has_start), *limits, **options)
 
 
+def stripped(who: str, segments: Sequence[str], separator: str) -> dict[str, tuple[str, ...]]:
+    """What stripping gives; that of the separator's characters is told where it gives something else."""
+    by_space, by_character = (
+        tuple(map(str.strip, segments)),
+        tuple(each.strip(separator) for each in segments),
+    )
+    wrong = {f"{who} stripped: the text stays as it is": by_space}
+    if by_character != by_space:
+        wrong[f"{who} stripped of the separator's characters: the text stays as it is"] = by_character
+    return wrong
+
+
 def check_prompt(
-    prompt: Any, system: str, documents: tuple[str, ...], question: str, name: str, pieces: Sequence[str]
+    prompt: Any,
+    system: str,
+    documents: tuple[str, ...],
+    question: str,
+    name: str,
+    pieces: Sequence[str],
+    separator: str = " # # ",
 ) -> None:
     """Compare a split text, segment by segment; ``pieces`` are what lies between the separators."""
     __tracebackhide__ = True
     assert prompt is not None, f"{name}: None found, a DocumentPrompt expected; is a `return` missing?"
-    stripped = tuple(each.strip() for each in documents)
     wrong = {
         "documents without text were left out: they stay, with no tokens": tuple(filter(None, documents)),
-        "the documents were stripped: the text stays as it is": stripped,
+        **stripped("the documents were", documents, separator),
         "the system prompt is among the documents": tuple(pieces[:-1]),
         "the question is among the documents": tuple(pieces[1:]),
     }
@@ -79,12 +107,15 @@ def check_prompt(
         if len(pieces) == 1
         else {}
     )
-    stripped_text = {"the system prompt was stripped: the text stays as it is": system.strip()}
-    check_equal(
-        prompt.system, system, name=f"the system prompt of {name}", suspects={**alone, **stripped_text}
-    )
-    wrong_question = {"the question was stripped: the text stays as it is": question.strip()}
-    check_equal(prompt.question, question, name=f"the question of {name}", suspects=wrong_question)
+    for which, found, wanted in (
+        ("system prompt", prompt.system, system),
+        ("question", prompt.question, question),
+    ):
+        suspects = {
+            cause: each[0] for cause, each in stripped(f"the {which} was", [wanted], separator).items()
+        }
+        suspects |= alone if which == "system prompt" else {}
+        check_equal(found, wanted, name=f"the {which} of {name}", suspects=suspects)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +159,7 @@ def test_task_1_any_text_may_be_the_separator(lab, separator):
         name=name,
         why="any text of at least one character separates",
     )
-    check_prompt(found, "Be brief", ("One # # cat", "Two"), "Who?", name, text.split(separator))
+    check_prompt(found, "Be brief", ("One # # cat", "Two"), "Who?", name, text.split(separator), separator)
 
 
 def test_task_1_separators_are_found_from_the_left_and_do_not_overlap(lab):
@@ -151,7 +182,7 @@ def test_task_1_what_was_joined_is_split_again(system, documents, question):
     lab = door.active()
     text = "|".join([system, *documents, question])
     found = lab.documents.prompt.split_prompt(text, "|")
-    check_prompt(found, system, tuple(documents), question, f"{text!r}, split at '|'", text.split("|"))
+    check_prompt(found, system, tuple(documents), question, f"{text!r}, split at '|'", text.split("|"), "|")
 
 
 def test_task_1_no_token_reaches_over_a_separator(lab):
@@ -257,6 +288,18 @@ def test_task_1_a_question_without_tokens_is_refused(lab, question, has_start):
     )
 
 
+def both_encoders(lab: Any, documents: Sequence[str], *limits: Any) -> list[tuple[str, Callable[[], Any]]]:
+    """Both functions that take a limit, by name, as calls for these documents."""
+    prompt = prompt_of(lab, "Be brief.", documents, "Who?")
+    return [
+        ("encode_prompt", partial(encode, lab, prompt, *limits)),
+        (
+            "encode_documents",
+            partial(lab.documents.prompt.encode_documents, documents, ToyTokenizer(), *limits),
+        ),
+    ]
+
+
 LONG = "the cat sat"  # six tokens: "the ", "cat", " ", "s", "a", "t"
 
 
@@ -265,14 +308,11 @@ LONG = "the cat sat"  # six tokens: "the ", "cat", " ", "s", "a", "t"
 )
 def test_task_1_a_document_that_is_too_long_is_refused_by_its_number(lab, documents):
     number = documents.index(LONG) + 1
-    for call in (
-        lambda: encode(lab, prompt_of(lab, "Be brief.", documents, "Who?"), 5),
-        lambda: lab.documents.prompt.encode_documents(documents, ToyTokenizer(), 5),
-    ):
+    for function, call in both_encoders(lab, documents, 5):
         check_raises(
             ValueError,
             call,
-            name=f"document {number} of {len(documents)}, with 6 tokens where 5 are allowed",
+            name=f"{function}: document {number} of {len(documents)}, with 6 tokens where 5 are allowed",
             match=(str(number), "6", "5"),
         )
 
@@ -339,11 +379,8 @@ def test_task_1_without_a_limit_nothing_is_too_long(lab):
 @pytest.mark.parametrize("limit", [0, -1])
 @pytest.mark.parametrize("truncate", [False, True])
 def test_task_1_a_limit_below_one_token_is_refused(lab, limit, documents, truncate):
-    name = f"max_chunk_len={limit}, truncate={truncate}"
-    for call in (
-        lambda: encode(lab, prompt_of(lab, "", documents, "Who?"), limit, truncate),
-        lambda: lab.documents.prompt.encode_documents(documents, ToyTokenizer(), limit, truncate),
-    ):
+    for function, call in both_encoders(lab, documents, limit, truncate):
+        name = f"{function} with max_chunk_len={limit}, truncate={truncate}"
         check_raises(ValueError, call, name=name, match="max_chunk_len")
 
 
@@ -378,44 +415,54 @@ def strategies(lengths: Lengths) -> list[tuple[tuple[Any, ...], int | None]]:
 def start_suspects(lengths: Lengths, stride: int | None) -> dict[str, Any]:
     """What the usual mistakes give for the starts."""
     system, documents, _ = lengths
-    right = starts_of(lengths, stride)
+    starts, question = starts_of(lengths, stride)
     used = [system + sum(documents[:i]) for i in range(len(documents) + 1)]
-    longest = max([0, *documents])
-    wrong = {
+    wrong: dict[str, Any] = {
         "each document starts where the one before it ends": (used[:-1], used[-1]),
-        "the question starts where the sum of all documents ends": (right[0], used[-1]),
-        "the question starts where the system prompt ends": (right[0], system),
         "the documents start at 0, and not behind the system prompt": (
-            [start - system for start in right[0]],
-            right[1],
+            [start - system for start in starts],
+            question,
         ),
-        "the question starts where the shortest document ends": (
-            right[0],
-            system + min(documents, default=0),
-        ),
-        "one position was left free before the question": (right[0], right[1] + 1),
+        "the question starts where the sum of all documents ends": (starts, used[-1]),
+        "the question starts where the system prompt ends": (starts, system),
+        "one position was left free before the question": (starts, question + 1),
     }
-    if documents:
-        wrong["the question starts where the last document ends"] = (
-            right[0],
-            right[0][-1] + documents[-1],
-        )
-        wrong["the question starts where the first document ends"] = (
-            right[0],
-            right[0][0] + documents[0],
-        )
+    if not documents:
+        return wrong
     if stride is not None:
-        by_longest = [system + i * longest for i in range(len(documents) + 1)]
-        wrong["the documents are as far apart as the longest is long: `max_chunk_len` says how far"] = (
+        return wrong | offset_suspects(lengths, stride)
+    order = ids_by_document(lengths)
+    largest = documents[order.index(max(order))]
+    return wrong | {
+        "the question starts where the last document ends": (starts, system + documents[-1]),
+        "the question starts where the first document ends": (starts, system + documents[0]),
+        "the question starts where the shortest document ends": (starts, system + min(documents)),
+        "the question starts behind the document with the largest ids, not the longest: `max` compared the "
+        "documents, not their lengths": (starts, system + largest),
+    }
+
+
+def offset_suspects(lengths: Lengths, stride: int) -> dict[str, Any]:
+    """What the usual mistakes give for the starts of documents that have `stride` positions each."""
+    system, documents, _ = lengths
+    starts, question = starts_of(lengths, stride)
+    longest, count = max(documents), len(documents)
+    by_longest = [system + i * longest for i in range(count + 1)]
+    return {
+        "the question starts where the last document ends: with `offset` it starts where another document would": (
+            starts,
+            starts[-1] + documents[-1],
+        ),
+        "the documents are as far apart as the longest is long: `max_chunk_len` says how far": (
             by_longest[:-1],
             by_longest[-1],
-        )
-        wrong["`offset` was laid out as `shared`"] = ([system] * len(documents), system + longest)
-        wrong["the first document is one stride away from the system prompt"] = (
-            [start + stride for start in right[0]],
-            right[1] + stride,
-        )
-    return wrong
+        ),
+        "`offset` was laid out as `shared`": ([system] * count, system + longest),
+        "the first document is one stride away from the system prompt": (
+            [start + stride for start in starts],
+            question + stride,
+        ),
+    }
 
 
 def check_positions(lab: Any, lengths: Lengths, arguments: tuple[Any, ...], stride: int | None) -> None:
@@ -426,7 +473,8 @@ def check_positions(lab: Any, lengths: Lengths, arguments: tuple[Any, ...], stri
     check_starts(lab.documents.positions.segment_starts(segments, *arguments), lengths, stride, what, wrong)
     found = lab.documents.positions.segment_positions(segments, *arguments)
     name = f"the position of each token ({what})"
-    check_equal(found, positions_of(lengths, stride), name=name, suspects=position_suspects(lengths, stride))
+    suspects = position_suspects(lengths, stride)
+    check_equal(found, positions_of(lengths, stride), name=name, suspects=telling(found, suspects))
 
 
 def position_suspects(lengths: Lengths, stride: int | None) -> dict[str, list[int]]:
@@ -448,9 +496,13 @@ def check_starts(found: Any, lengths: Lengths, stride: int | None, what: str, wr
     assert isinstance(found, tuple), f"{two}; found {found!r}"
     assert len(found) == 2, f"{two}; found {found!r}"
     alike = {mistake: part[0] for mistake, part in wrong.items()}
-    check_equal(found[0], starts, name=f"where the documents start ({what})", suspects=alike)
+    check_equal(
+        found[0], starts, name=f"where the documents start ({what})", suspects=telling(found[0], alike)
+    )
     apart = {mistake: part[1] for mistake, part in wrong.items() if part[0] == starts}
-    check_equal(found[1], question, name=f"where the question starts ({what})", suspects=apart)
+    check_equal(
+        found[1], question, name=f"where the question starts ({what})", suspects=telling(found[1], apart)
+    )
 
 
 def test_task_2_three_documents_of_ten_tokens_share_ten_positions(lab):
@@ -459,19 +511,18 @@ def test_task_2_three_documents_of_ten_tokens_share_ten_positions(lab):
     check_starts(starts, SEED, None, str(SEED), start_suspects(SEED, None))
     expected = [*range(10), *range(10, 20), *range(10, 20), *range(10, 20), *range(20, 29)]
     found = lab.documents.positions.segment_positions(segments)
-    suspects = position_suspects(SEED, None)
+    suspects = telling(found, position_suspects(SEED, None))
     check_equal(found, expected, name=f"the position of each token ({SEED})", suspects=suspects)
 
 
 def test_task_2_three_documents_of_ten_tokens_at_multiples_of_twelve(lab):
     segments = segments_of(lab, SEED)
     starts = lab.documents.positions.segment_starts(segments, "offset", 12)
-    check_equal(
-        starts, ([10, 22, 34], 46), name=f"the starts (offset 12; {SEED})", suspects=start_suspects(SEED, 12)
-    )
+    suspects = telling(starts, start_suspects(SEED, 12))
+    check_equal(starts, ([10, 22, 34], 46), name=f"the starts (offset 12; {SEED})", suspects=suspects)
     expected = [*range(10), *range(10, 20), *range(22, 32), *range(34, 44), *range(46, 55)]
     found = lab.documents.positions.segment_positions(segments, "offset", 12)
-    suspects = position_suspects(SEED, 12)
+    suspects = telling(found, position_suspects(SEED, 12))
     check_equal(found, expected, name=f"the position of each token (offset 12; {SEED})", suspects=suspects)
 
 
@@ -569,10 +620,20 @@ def test_task_2_offset_refuses_a_document_that_would_run_into_the_next(lab, numb
 # Task 3: the mask
 
 
+def check_added(mask: Any, name: str) -> None:
+    """A mask of True and False can't be added to scores."""
+    __tracebackhide__ = True
+    if mask is not None and door.active().dtype(mask) == "bool":
+        raise CheckFailed(
+            f"{name}: bool found; a mask is added to the scores: 0 where a token sees another, −inf elsewhere"
+        )
+
+
 def check_mask(
     lengths: Lengths, mask: Any, name: str, dtype: str = "float32", nan: str | None = None
 ) -> None:
     __tracebackhide__ = True
+    check_added(mask, name)
     check(
         mask,
         additive(sees_of(lengths)),
@@ -625,8 +686,10 @@ def test_task_3_a_small_mask_by_hand(lab):
     ]
     lengths = Lengths(2, (2, 1), 2)
     expected = additive(np.array([[sign == "x" for sign in row] for row in rows]))
+    mask = lab.documents.positions.document_mask(segments_of(lab, lengths))
+    check_added(mask, f"the mask ({lengths})")
     check(
-        lab.documents.positions.document_mask(segments_of(lab, lengths)),
+        mask,
         expected,
         name=f"the mask ({lengths})",
         axes="query key",
@@ -705,7 +768,7 @@ def new_heads(seed: int, count: int, rows: int = B) -> tuple[np.ndarray, np.ndar
 def test_task_4_a_masked_cache_hands_out_its_mask_once(lab):
     lengths = Lengths(1, (2, 2), 1)
     cache = lab.documents.oracle.MaskedCache(lab.array(additive(sees_of(lengths))))
-    for seed, count in ((480, 6), (490, 1), (500, 2)):
+    for seed, count in ((480, 6), (490, 1), (500, 2), (510, 6)):
         _, key, value = new_heads(seed, count)
         answer = cache.update_and_fetch(lab.array(key), lab.array(value))
         three = f"update_and_fetch gives a tuple: keys, values and the mask; found {type(answer).__name__}"
@@ -714,13 +777,23 @@ def test_task_4_a_masked_cache_hands_out_its_mask_once(lab):
         mask, S = answer[2], cache.length
         if seed == 480:
             check_mask(lengths, mask, "the mask of the first call")
-        elif count == 1:
-            assert mask is None, "the mask for a single new token must be None: it sees everything"
         else:
-            causal = additive(np.tri(count, S, S - count, dtype=bool))
-            name = f"the mask for {count} new tokens after {S - count} (not the first call's)"
-            assert mask is not None, f"{name}: None found; new tokens must not see those behind them"
-            check(mask, causal, name=name, axes="query key")
+            check_later_mask(mask, lengths, count, S)
+
+
+def check_later_mask(mask: Any, lengths: Lengths, count: int, S: int) -> None:
+    """The mask of a call for `count` new tokens, S in all, that is not the first."""
+    __tracebackhide__ = True
+    name = f"the mask for {plural(count, 'new token')} after {S - count} (not the first call's)"
+    if mask is not None and np.array_equal(door.active().numpy(mask), additive(sees_of(lengths))):
+        raise CheckFailed(f"{name}: the constructor's mask found; it is for the first call alone")
+    if count == 1:
+        if mask is not None:
+            raise CheckFailed(f"{name}: an array found, None expected: a single new token sees everything")
+        return
+    if mask is None:
+        raise CheckFailed(f"{name}: None found; new tokens must not see those behind them")
+    check(mask, additive(np.tri(count, S, S - count, dtype=bool)), name=name, axes="query key")
 
 
 def test_task_4_a_masked_cache_attends_first_under_its_mask_and_then_to_everything(lab):
@@ -750,23 +823,42 @@ def generate(lab: Any, model: Any, segments: Any, max_tokens: int, *rest: Any, *
     return lab.documents.oracle.generate_documents(model, segments, max_tokens, *rest, **options)
 
 
-def output(lab: Any, model: Any, segments: Any, max_tokens: int, **options: Any) -> list[int]:
-    """All that is generated."""
-    return list(generate(lab, model, segments, max_tokens, **options))
+def output(lab: Any, model: Any, segments: Any, max_tokens: int, *rest: Any, **options: Any) -> list[int]:
+    """All that is generated, or one token more than there should be: the output of wrong code may have no end."""
+    return list(islice(generate(lab, model, segments, max_tokens, *rest, **options), max_tokens + 1))
+
+
+def too_many(max_tokens: int) -> dict[str, list[int]]:
+    """What :func:`output` gives if the output goes on."""
+    return {"`max_tokens` was not kept: the output goes on": [*SCRIPT, *[V - 1] * 9][: max_tokens + 1]}
 
 
 def runs_of(lengths: Lengths, count: int, stride: int | None = None) -> list[tuple[list[int], list[int]]]:
     """The ids and positions of each run of the model that `count` tokens of the script need."""
     prompt, positions = len(ids_of(lengths)), positions_of(lengths, stride, count)
-    first = list(range(prompt)), positions[:prompt]
+    first = [token_id(place) for place in range(prompt)], positions[:prompt]
     return [first, *([([SCRIPT[n]], [positions[prompt + n]]) for n in range(count - 1)])]
+
+
+def check_run_count(model: Any, count: int, what: str = "") -> None:
+    """One run of the model for each token."""
+    __tracebackhide__ = True
+    on_last = len(model.runs) == count + 1 and model.runs[-1][0] == [SCRIPT[count - 1]]
+    check_equal(
+        len(model.runs),
+        count,
+        name=f"how often the model ran for {plural(count, 'token')}{what}",
+        suspects={"it ran on the last token, too, behind which no token is wanted": count + 1}
+        if on_last
+        else {},
+    )
 
 
 def check_runs(model: Any, lengths: Lengths, count: int, stride: int | None = None) -> None:
     """What the model was run on."""
     __tracebackhide__ = True
     expected = runs_of(lengths, count, stride)
-    check_equal(len(model.runs), count, name=f"how often the model ran for {count} tokens")
+    check_run_count(model, count)
     last, tokens = expected[0][1][-1], len(expected[0][0])
     for n, ((ids, places), (wanted_ids, wanted_places)) in enumerate(zip(model.runs, expected, strict=True)):
         run = "the first run" if n == 0 else f"run {n + 1}"
@@ -797,12 +889,16 @@ def test_task_4_the_prompt_is_run_once_and_then_token_after_token(lab, lengths):
         limit = None if stride is None else stride
         model = NotingModel(lab, SCRIPT, max_positions=100)
         options = {"strategy": arguments[0], "max_chunk_len": limit}
-        tokens = list(generate(lab, model, segments_of(lab, lengths), 4, **options))
+        tokens = check_allowed(
+            partial(output, lab, model, segments_of(lab, lengths), 4, **options),
+            name=f"{' '.join(map(str, arguments))}; {lengths}",
+            why="`strategy` and `max_chunk_len` both go to `segment_positions`; 100 positions are enough",
+        )
         check_equal(
             tokens,
             SCRIPT[:4],
-            name="the tokens generated",
-            suspects={"the first row was scored, not the last": [12, *SCRIPT[1:4]]},
+            name="the tokens generated with max_tokens=4",
+            suspects={"the first row was scored, not the last": [12, *SCRIPT[1:4]], **too_many(4)},
         )
         check_runs(model, lengths, 4, stride)
 
@@ -812,7 +908,7 @@ def test_task_4_each_layer_shows_each_token_what_it_may_see(lab, lengths):
     if not lengths.question:
         lengths = lengths._replace(question=3)
     model = NotingModel(lab, SCRIPT)
-    list(generate(lab, model, segments_of(lab, lengths), 4))
+    output(lab, model, segments_of(lab, lengths), 4)
     expected = [np.flatnonzero(row).tolist() for row in sees_of(lengths, more=3)]
     for layer, seen in enumerate(model.seen):
         check_equal(len(seen), len(expected), name=f"how many tokens the cache of layer {layer} got")
@@ -827,13 +923,18 @@ def test_task_4_each_layer_shows_each_token_what_it_may_see(lab, lengths):
 
 def test_task_4_without_a_strategy_documents_share_their_positions(lab):
     model = NotingModel(lab, SCRIPT)
-    list(generate(lab, model, segments_of(lab, HAND), 3))
+    output(lab, model, segments_of(lab, HAND), 3)
     check_runs(model, HAND, 3)
+
+
+def test_task_4_the_mask_has_the_dtype_of_the_model(lab):
+    model = NotingModel(lab, SCRIPT, dtype="bfloat16")
+    check_equal(output(lab, model, segments_of(lab, HAND), 2), SCRIPT[:2], name="the tokens in bfloat16")
 
 
 def test_task_4_only_the_last_row_goes_through_the_head(lab):
     model = NotingModel(lab, SCRIPT)
-    list(generate(lab, model, segments_of(lab, HAND), 3))
+    output(lab, model, segments_of(lab, HAND), 3)
     all_rows = {"all rows went through the head: cut out the last one first": [8, 1, 1]}
     check_equal(
         model.head_rows, [1, 1, 1], name="rows of hidden states given to model.logits", suspects=all_rows
@@ -843,16 +944,19 @@ def test_task_4_only_the_last_row_goes_through_the_head(lab):
 @pytest.mark.parametrize("max_tokens", [1, 2, 6])
 def test_task_4_max_tokens_is_kept(lab, max_tokens):
     model = NotingModel(lab, SCRIPT)
-    tokens = list(generate(lab, model, segments_of(lab, HAND), max_tokens))
-    check_equal(tokens, SCRIPT[:max_tokens], name=f"the tokens generated with max_tokens={max_tokens}")
-    check_equal(len(model.runs), max_tokens, name="how often the model ran")
+    tokens = output(lab, model, segments_of(lab, HAND), max_tokens)
+    check_equal(
+        tokens,
+        SCRIPT[:max_tokens],
+        name=f"the tokens generated with max_tokens={max_tokens}",
+        suspects=too_many(max_tokens),
+    )
+    check_run_count(model, max_tokens)
 
 
 def test_task_4_where_no_token_is_wanted_nothing_runs(lab):
     model = NotingModel(lab, SCRIPT)
-    check_equal(
-        list(generate(lab, model, segments_of(lab, HAND), 0)), [], name="the tokens with max_tokens=0"
-    )
+    check_equal(output(lab, model, segments_of(lab, HAND), 0), [], name="the tokens with max_tokens=0")
     check_equal(len(model.runs), 0, name="how often the model ran for no token")
 
 
@@ -872,7 +976,7 @@ def test_task_4_a_token_is_there_before_the_next_is_computed(lab):
 @pytest.mark.parametrize("end_ids", [(9,), {9, 12}, [12, 9]], ids=["tuple", "set", "list"])
 def test_task_4_an_end_token_is_the_last(lab, end_ids):
     model = NotingModel(lab, SCRIPT)
-    tokens = list(generate(lab, model, segments_of(lab, HAND._replace(question=1)), 7, end_ids))
+    tokens = output(lab, model, segments_of(lab, HAND._replace(question=1)), 7, end_ids)
     check_equal(
         tokens,
         SCRIPT[:5],
@@ -888,7 +992,7 @@ def test_task_4_an_end_token_is_the_last(lab, end_ids):
 def test_task_4_an_end_token_in_the_prompt_does_not_end_the_output(lab):
     model = NotingModel(lab, [9, 11, 10, 12])
     segments = segments_of(lab, HAND)
-    tokens = list(generate(lab, model, segments, 4, (*segments.system, *segments.question)))
+    tokens = output(lab, model, segments, 4, (*segments.system, *segments.question))
     check_equal(tokens, [9, 11, 10, 12], name="the tokens, where the end tokens are in the prompt alone")
 
 
@@ -903,22 +1007,22 @@ def test_task_4_sample_gets_the_question_and_what_was_produced(lab):
         seen.append(list(token_ids))
         return [6, 2, 10][len(seen) - 1]
 
-    tokens = list(generate(lab, model, segments, 3, (), sample))
+    tokens = output(lab, model, segments, 3, (), sample)
     check_equal(tokens, [6, 2, 10], name="the tokens, which sample chooses")
     for n, ids in enumerate(seen):
-        output = [6, 2, 10][:n]
+        produced = [6, 2, 10][:n]
         check_equal(
             ids,
-            [*segments.question, *output],
+            [*segments.question, *produced],
             name=f"the ids given to sample for token {n}",
             suspects={
                 "sample is shown the whole prompt: a repetition penalty would keep it from quoting a document": [
                     *segments.token_ids,
-                    *output,
+                    *produced,
                 ],
-                "sample is shown the system prompt, too": [*segments.system, *segments.question, *output],
+                "sample is shown the system prompt, too": [*segments.system, *segments.question, *produced],
                 "sample is shown the question alone": list(segments.question),
-                "sample is shown the output alone": output,
+                "sample is shown the output alone": produced,
             },
         )
     check_equal([ids for ids, _ in model.runs[1:]], [[6], [2]], name="the ids of the runs after the first")
@@ -940,16 +1044,21 @@ def test_task_4_the_output_fills_the_positions_and_no_more(lab, room):
             tokens = check_allowed(
                 call, name=name, why="positions count, not tokens; one is enough for one more token"
             )
-            unused = {"the model's last position was left unused": SCRIPT[: room - 1]}
-            check_equal(tokens, SCRIPT[:room], name=f"the tokens generated by {name}", suspects=unused)
-            check_equal(len(model.runs), room, name=f"how often the model ran: {name}")
+            wrong = {
+                "the model's last position was left unused": SCRIPT[: room - 1],
+                "only `max_tokens` ended the output: it must also end with the model's positions": (
+                    tokens if len(tokens) >= 100 else []
+                ),
+            }
+            check_equal(tokens, SCRIPT[:room], name=f"the tokens generated by {name}", suspects=wrong)
+            check_run_count(model, room, f": {name}")
 
 
 def test_task_4_there_may_be_more_tokens_than_positions(lab):
     lengths = Lengths(2, (9, 9, 9, 9), 3)
     model = NotingModel(lab, SCRIPT, max_positions=16)
     tokens = check_allowed(
-        lambda: list(generate(lab, model, segments_of(lab, lengths), 100)),
+        lambda: output(lab, model, segments_of(lab, lengths), 100),
         name=f"{lengths}, for a model of 16 positions",
         why="documents share their positions: these 41 tokens use 14",
     )
@@ -986,7 +1095,7 @@ def test_task_4_an_empty_question_is_refused(lab, lengths, max_tokens):
     model = NotingModel(lab, SCRIPT)
     check_raises(
         ValueError,
-        lambda: list(generate(lab, model, segments_of(lab, lengths), max_tokens)),
+        lambda: output(lab, model, segments_of(lab, lengths), max_tokens),
         name=f"a prompt without a question, with max_tokens={max_tokens} ({lengths})",
         match="question",
     )
@@ -1003,9 +1112,7 @@ def test_task_4_an_empty_question_is_refused(lab, lengths, max_tokens):
 )
 def test_task_4_positions_that_cannot_be_are_refused(lab, what, options):
     model = NotingModel(lab, SCRIPT)
-    check_raises(
-        ValueError, lambda: list(generate(lab, model, segments_of(lab, HAND), 2, **options)), name=what
-    )
+    check_raises(ValueError, lambda: output(lab, model, segments_of(lab, HAND), 2, **options), name=what)
     check_equal(len(model.runs), 0, name=f"how often the model ran with {what}")
 
 
@@ -1071,7 +1178,7 @@ def oracle_suspects(
         "the tokens were counted through: positions come from `segment_positions`": lambda: all_logits(
             family, ids, through, sees
         )[-1],
-        "the question's positions follow the sum of the documents, not the longest": lambda: all_logits(
+        "the question starts where the sum of all documents ends": lambda: all_logits(
             family, ids, after_all, sees
         )[-1],
     }
@@ -1085,7 +1192,7 @@ def follow(lab: Any, model: Any, segments: Any, chosen: Sequence[int], **options
         rows.append(lab.numpy(logits))
         return chosen[len(rows) - 1]
 
-    tokens = list(generate(lab, model, segments, len(chosen), (), sample, **options))
+    tokens = output(lab, model, segments, len(chosen), (), sample, **options)
     check_equal(tokens, list(chosen), name="the tokens, which sample chooses")
     return rows
 
@@ -1139,7 +1246,7 @@ def test_task_4_greedy_tokens_are_those_of_recomputing_everything(lab, family):
         best, second = np.sort(scores)[::-1][:2]
         assert best - second > 1e-3, "this test needs a model that is sure of its next token"
         expected.append(int(np.argmax(scores)))
-    tokens = list(generate(lab, real_model(lab, family), build(lab, parts), 8))
+    tokens = output(lab, real_model(lab, family), build(lab, parts), 8)
     check_equal(tokens, expected, name="the tokens generated by the greedy choice")
 
 
@@ -1150,7 +1257,7 @@ def test_task_4_one_document_or_none_is_an_ordinary_prompt(lab, dtype):
         parts = vary(lengths, 46)
         prompt = [token for part in parts for token in part]
         expected = list(lab.generate.generate(model, prompt, 5))
-        tokens = list(generate(lab, model, build(lab, parts), 5))
+        tokens = output(lab, model, build(lab, parts), 5)
         check_equal(
             tokens, expected, name=f"the tokens in {dtype}, where no document has another to see ({lengths})"
         )

@@ -93,7 +93,11 @@ def encode_prompt(
 def encode_documents(
     documents: Sequence[str], tokenizer: Tokenizer, max_chunk_len: int | None = None, truncate: bool = False
 ) -> tuple[tuple[int, ...], ...]:
-    """Tokenize each document for itself; arguments, and errors about documents, as for :func:`encode_prompt`."""
+    """Tokenize each document for itself; arguments as for :func:`encode_prompt`.
+
+    Raises:
+        ValueError: ``max_chunk_len`` is below 1, or a document is too long, as :func:`encode_prompt` says.
+    """
     if max_chunk_len is not None and max_chunk_len < 1:
         raise ValueError(f"max_chunk_len is {max_chunk_len}; a document must be allowed at least 1 token")
     encoded = [tuple(tokenizer.encode(each, control_tokens=False, start=False)) for each in documents]

@@ -84,7 +84,11 @@ def encode_prompt(
 def encode_documents(
     documents: Sequence[str], tokenizer: Tokenizer, max_chunk_len: int | None = None, truncate: bool = False
 ) -> tuple[tuple[int, ...], ...]:
-    """Tokenize each document for itself; arguments, and errors about documents, as for :func:`encode_prompt`."""
+    """Tokenize each document for itself; arguments as for :func:`encode_prompt`.
+
+    Raises:
+        ValueError: ``max_chunk_len`` is below 1, or a document is too long, as :func:`encode_prompt` says.
+    """
     raise NotImplementedError("Week 4 Day 4 Task 1: Segments")
 
 
