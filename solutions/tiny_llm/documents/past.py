@@ -17,7 +17,7 @@ from tiny_llm.scheduling.standing import Chunk
 
 @dataclass(frozen=True)
 class Past:
-    """The tokens that one question attends to, its own left out. Each token is in one of the three lists, once."""
+    """The tokens that one question attends to, its own left out. Each token of a document is in one list, once."""
 
     system: list[int]  # the pages of the system prompt, in order; the last may hold tokens of a document, too
     system_len: int  # tokens of the system prompt
