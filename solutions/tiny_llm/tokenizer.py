@@ -71,16 +71,17 @@ class Tokenizer:
         """
         return max(map(len, self._backend.get_vocab()))
 
-    def encode(self, text: str, control_tokens: bool = True) -> list[int]:
+    def encode(self, text: str, control_tokens: bool = True, start: bool = True) -> list[int]:
         """The ids of a text, after the model's start token where its tokenizer asks for one.
 
         Args:
             text: any text.
             control_tokens: whether `<|im_end|>` and the like stand for the control tokens of that name. Pass False
                 for text that you don't trust: they are then letters like any other.
+            start: whether the text may get the start token. Pass False for a text that continues another one.
         """
         with _no_panic():
-            return _ids(self._backend if control_tokens else self._literal_backend, text)
+            return _ids(self._backend if control_tokens else self._literal_backend, text, start)
 
     def decode(self, ids: Iterable[int], skip_control_tokens: bool = True) -> str:
         """The text of some ids. Bytes that aren't whole characters yet come out as U+FFFD."""
@@ -125,6 +126,29 @@ class Tokenizer:
             if mark not in text:
                 return _ids(self._backend, text, start=False)
             return self._encode_marked(text, mark)
+
+    def encode_chat_parts(self, messages: Sequence[Message], **variables: Any) -> tuple[list[int], list[int]]:
+        """The ids of the conversation in two parts: up to the content of the last message, and from there on.
+
+        Other tokens may be put between the two. As in `encode_chat`, only the template's control tokens are control
+        tokens.
+
+        Raises:
+            WeightsError: as for `chat`; or the template leaves out the beginning of this content.
+        """
+        mark = _unused_mark(messages)
+        place = mark + mark
+        messages = [_break_up(m, self._control_pattern, mark) for m in messages]
+        last = {**messages[-1], "content": place + messages[-1]["content"]}
+        text = self.chat([*messages[:-1], last], **variables)
+        if place not in text:
+            raise WeightsError(
+                "this model's chat template leaves out the beginning of the last message, so nothing can be put "
+                "before it: give it a raw prompt (--raw)"
+            )
+        before, after = text.split(place, 1)
+        with _no_panic():
+            return self._encode_marked(before, mark), self._encode_marked(after, mark)
 
     def _encode_marked(self, text: str, mark: str) -> list[int]:
         """The ids of a text in which the letters of control tokens that aren't meant are marked."""

@@ -12,24 +12,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
-from benchmarks import host, preemption, serving, sharing, week_2, week_3
+from benchmarks import documents, host, isolation, preemption, serving, sharing, week_2, week_3
+from benchmarks.isolation_command import bench_isolation
 from benchmarks.ladder import outcomes
 from benchmarks.machine import busy, describe_machine, machine_line
 from benchmarks.picture import draw
-from benchmarks.report import document, print_report
+from benchmarks.progress import run_showing
+from benchmarks.report import document, name_of, print_report
 from benchmarks.rounds import Case, Record, run_rounds
 from benchmarks.week_2 import TEXT, GetModel
 from coursekit.errors import CourseError
 from coursekit.files import require_writable, write_files, write_text
+from coursekit.interrupts import leaving_when_terminated
 from coursekit.paths import Course
 from coursekit.running.import_path import Impl
 from programs import options
@@ -39,7 +34,7 @@ if TYPE_CHECKING:
     from tiny_llm.model import Transformer
 
 MODEL = "smollm2-135m"
-WEEKS = {2: (week_2,), 3: (week_3, serving), 4: (sharing, preemption, host)}
+WEEKS = {2: (week_2,), 3: (week_3, serving), 4: (sharing, preemption, documents, host)}
 LADDERS = tuple(ladder for modules in WEEKS.values() for module in modules for ladder in module.LADDERS)
 BARS = tuple(bar for modules in WEEKS.values() for module in modules for bar in module.BARS)
 FORMS: dict[str, dict[str, Any]] = {
@@ -52,29 +47,41 @@ FORMS: dict[str, dict[str, Any]] = {
 
 def bench(
     what: Annotated[
-        list[str] | None, typer.Argument(help="Ladders or rows to measure, such as serving; all if left out.")
+        list[str] | None,
+        typer.Argument(
+            help="Ladders or rows to measure, such as serving; all if left out. Or isolation: how well the model "
+            "answers questions about documents that don't see one another."
+        ),
     ] = None,
     impl: options.ImplOption = Impl.LEARNER,
     week: Annotated[int | None, typer.Option(min=2, max=4, help="Measure only this week's ladders.")] = None,
     repeats: Annotated[int, typer.Option(min=1, max=100, help="How often each row is measured.")] = 3,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Half the tokens, once: a first impression.")
+        bool, typer.Option("--quick", help="Half the tokens, once; isolation: every third question.")
     ] = False,
     out: Annotated[
         Path | None,
         typer.Option(help="The JSON file to write; the picture goes beside it. Otherwise in .course/bench."),
     ] = None,
+    questions: Annotated[
+        Path | None, typer.Option(help="For isolation: a TOML file of other questions than the course's.")
+    ] = None,
 ) -> None:
     """Measure what each step of Weeks 2 to 4 gains on this machine.
 
-    Rows take turns, round after round; the tables show medians. Close other programs first.
+    Rows take turns, round after round; the tables show medians. Close other programs first. Isolation measures no
+    speed, and each question is asked once.
 
-    Ctrl-C stops early and keeps what is measured.
+    Ctrl-C stops early and keeps what is measured; so does SIGTERM.
     """
     console, progress = Console(highlight=False), Console(stderr=True, highlight=False)
     with running(impl) as course:
         name = "-".join(what or [f"week_{week}" if week else "weeks"])
         target = out or course.state / "bench" / f"{name}.json"
+        if _is_isolation(what or [], week, questions):
+            about = {**_about(name, impl, quick), "machine": describe_machine()}
+            bench_isolation(course, about, target, questions, console, progress)
+            return
         chosen = choose(all_cases(_models(progress), _text(), week), what or [])
         _require_places(target)
         if quick:
@@ -86,21 +93,42 @@ def bench(
             )
         record, finished = Record(), False
         try:
-            _run(chosen, repeats, record, progress)
+            with leaving_when_terminated():
+                run_showing(run_rounds(chosen, repeats, record), len(chosen) * (repeats + 1), progress)
             finished = True
         finally:
             if record.measured:
-                about = {
-                    "bench": name,
-                    "made": time.strftime("%Y-%m-%dT%H:%M:%S"),
-                    "impl": str(impl),
-                    "model": MODEL,
+                about = _about(name, impl, quick) | {
                     "machine": machine,
                     "repeats": repeats,
-                    "quick": quick,
                     "finished": finished,
                 }
                 _keep(console, course, target, record, about)
+
+
+def _is_isolation(what: Sequence[str], week: int | None, questions: Path | None) -> bool:
+    """Whether the one measurement is asked for that is no ladder.
+
+    Raises:
+        CourseError: it is asked for together with others, or an option does not fit what is asked for.
+    """
+    if isolation.NAME not in what:
+        if questions is not None:
+            raise CourseError("--questions is for isolation: pdm run bench isolation --questions FILE")
+        return False
+    if len(what) > 1 or week not in (None, 4):
+        raise CourseError("isolation is measured alone, and belongs to Week 4: pdm run bench isolation")
+    return True
+
+
+def _about(name: str, impl: Impl, quick: bool) -> dict[str, Any]:
+    return {
+        "bench": name,
+        "made": time.strftime("%Y-%m-%dT%H:%M:%S"),
+        "impl": str(impl),
+        "model": MODEL,
+        "quick": quick,
+    }
 
 
 def all_cases(model: GetModel, text: Sequence[int], week: int | None = None) -> list[Case]:
@@ -119,7 +147,7 @@ def choose(known_cases: Sequence[Case], names: Sequence[str]) -> list[Case]:
     known |= {case.ladder.partition("-")[0] for case in known_cases}
     for name in names:
         if name not in known:
-            rows = "; ".join(_names(ladder.name, known_cases) for ladder in LADDERS)
+            rows = "; ".join([*(_names(ladder.name, known_cases) for ladder in LADDERS), isolation.NAME])
             raise CourseError(f"there is no ladder or row {name!r}; there are: {rows}")
     return [
         case
@@ -155,24 +183,6 @@ def _text() -> list[int]:
     return load_tokenizer(MODEL).encode(TEXT)
 
 
-def _run(chosen: Sequence[Case], repeats: int, record: Record, console: Console) -> None:
-    """Measure, saying on standard error how far it is: a bar in a terminal, lines elsewhere."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left:"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=len(chosen) * (repeats + 1))
-        for number, what in enumerate(run_rounds(chosen, repeats, record)):
-            bar.update(task, description=what, completed=number)
-            if not console.is_terminal:
-                console.print(what, soft_wrap=True)
-
-
 def _keep(console: Console, course: Course, target: Path, record: Record, about: dict[str, Any]) -> None:
     """Print the ladders, then write them as JSON and as a picture."""
     found = outcomes([] if about["quick"] else BARS, record.measured)
@@ -182,8 +192,5 @@ def _keep(console: Console, course: Course, target: Path, record: Record, about:
     picture = target.with_suffix(".svg")
     write_text(target, f"{text}\n")
     write_files({picture: draw(LADDERS, record, machine_line(about["machine"]))})
-    names = (
-        path.relative_to(course.root) if path.is_relative_to(course.root) else path
-        for path in (target, picture)
-    )
-    console.print(f"kept in {' and '.join(map(str, names))}", style="dim", soft_wrap=True)
+    names = (name_of(path, course) for path in (target, picture))
+    console.print(f"kept in {' and '.join(names)}", style="dim", soft_wrap=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -10,6 +11,12 @@ from rich.table import Table
 
 from benchmarks.ladder import Ladder, Outcome
 from benchmarks.rounds import Record, Samples
+from coursekit.paths import Course
+
+
+def name_of(path: Path, course: Course) -> str:
+    """A file that was written, as the course's user knows it."""
+    return str(path.relative_to(course.root) if path.is_relative_to(course.root) else path)
 
 
 def rows_of(ladder: Ladder, record: Record) -> list[Samples]:

@@ -1,13 +1,15 @@
-"""How a command ends by Ctrl-C while it imports modules, and once its work is done."""
+"""How a command ends by Ctrl-C while it imports modules, and once its work is done; and how by another program."""
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
+from typing import NoReturn
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C, as shells give it: 128 and the signal's number."""
@@ -31,6 +33,19 @@ def leaving_at_once() -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@contextmanager
+def leaving_when_terminated() -> Iterator[None]:
+    """Within it, SIGTERM ends the command in order, as Ctrl-C does, with exit code 143: nothing is left open or lost.
+
+    To be called in the main thread.
+    """
+    before = signal.signal(signal.SIGTERM, _exit)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def leave_at_once_from_now_on() -> None:
     """The same for the rest of the process: there is nothing left to do but to free memory."""
     if _python_handles_ctrl_c():
@@ -41,6 +56,10 @@ def _python_handles_ctrl_c() -> bool:
     """Whether Ctrl-C raises KeyboardInterrupt here; a shell may have it ignored, and a caller may handle it."""
     in_main_thread = threading.current_thread() is threading.main_thread()
     return in_main_thread and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def _exit(number: int, frame: FrameType | None) -> NoReturn:
+    sys.exit(128 + number)
 
 
 def _leave(number: int, frame: FrameType | None) -> None:

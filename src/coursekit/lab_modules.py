@@ -104,12 +104,31 @@ class Ragged:
         protocol: Protocol
 
 
+class Documents:
+    if TYPE_CHECKING:
+        from tiny_llm.documents import (
+            attention,
+            batch,
+            bundle,
+            join,
+            oracle,
+            page_cache,
+            past,
+            positions,
+            prompt,
+            request,
+            runner,
+            scheduler,
+        )
+
+
 class Scheduling:
     if TYPE_CHECKING:
         from tiny_llm.scheduling import (
             batch,
             block_tables,
             fairness,
+            levels,
             padded,
             preemption,
             scheduler,
@@ -142,6 +161,7 @@ class Modules:
             weights,
         )
 
+        documents: Documents
         kernels: Kernels
         loading: Loading
         paged: Paged

@@ -9,6 +9,9 @@ COMMANDS = {
     ),
     "serve": Command("programs.serve:serve", "serve the model over gRPC, on this machine"),
     "ask": Command("programs.ask:ask", "ask the server, and print its answer as it comes"),
+    "ask-documents": Command(
+        "programs.ask_documents:ask_documents", "answer questions about files that don't see one another"
+    ),
     "smoke": Command("programs.smoke:smoke", "run the engine's stages and compare their tokens and speed"),
     "steps": Command("programs.steps:steps", "show what each step of Day 4.2's engine computes"),
     "doctor": Command("programs.doctor:doctor", "say what this machine offers and what is missing"),

@@ -189,6 +189,7 @@ def run(
     finally:
         for request, answer in answer_of.items():
             answer.refused = request.error
+            answer.pages = ()  # also after Ctrl-C, all have left the engine
 
 
 def _report(

@@ -62,8 +62,16 @@ def warm_up(name: str, model: Transformer) -> None:
         attention(query, pages, pages, meta, 1.0, True)
 
 
-def require_memory(model: Transformer, num_pages: int, page_size: int = PAGE_SIZE) -> None:
+def require_memory(
+    model: Transformer, num_pages: int, page_size: int = PAGE_SIZE, advice: str = "give a smaller --pages"
+) -> None:
     """Refuse a pool that is larger than all the memory of the machine, or of the GPU that the model is on.
+
+    Args:
+        model: the model.
+        num_pages: how many pages the pool would have.
+        page_size: tokens per page.
+        advice: what to do about it, for the message.
 
     Raises:
         CourseError: it is; the message says how many pages there would be room for.
@@ -74,7 +82,7 @@ def require_memory(model: Transformer, num_pages: int, page_size: int = PAGE_SIZ
     if memory is not None and num_pages * page_bytes > memory:
         raise CourseError(
             f"{num_pages:,} pages of {page_size} tokens would take {num_pages * page_bytes / 1e9:,.0f} GB; there are "
-            f"{memory / 1e9:.0f} GB in all, room for {memory // page_bytes:,} pages: give a smaller --pages"
+            f"{memory / 1e9:.0f} GB in all, room for {memory // page_bytes:,} pages: {advice}"
         )
 
 

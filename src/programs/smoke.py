@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -15,7 +16,15 @@ from coursekit.paths import Course
 from coursekit.running.import_path import Impl
 from coursekit.running.stubs import reached_stub
 from programs import options
-from programs.golden import GoldenPrompt, Parting, find_partings, load_golden
+from programs.document_cores import answer_documents
+from programs.golden import (
+    GoldenDocuments,
+    GoldenPrompt,
+    Parting,
+    find_partings,
+    load_golden,
+    load_golden_documents,
+)
 from programs.implementation import first_stub, require_written
 from programs.loaded import LoadedModel, load, running
 from programs.seats import Seen
@@ -40,7 +49,9 @@ class StageRun:
     stage: Stage
     tokens: int = 0
     seconds: float = 0.0
-    partings: list[tuple[GoldenPrompt, Parting]] = field(default_factory=list)
+    partings: list[tuple[GoldenPrompt | GoldenDocuments, Parting]] = field(default_factory=list)
+    golden: int = 0  # tokens that it was compared with
+    prompts: int = 0
 
     @property
     def tokens_per_second(self) -> float:
@@ -66,8 +77,10 @@ def smoke(
     with running(impl) as course:
         golden = load_golden(course, MODEL)
         loaded = load(MODEL, "float32", device)
-        runs, missing = run_stages(loaded, stages, golden, limits, lambda each: _require(course, impl, each))
-    console.print(make_ladder(runs, golden))
+        documents = load_golden_documents(course, MODEL)
+        require = partial(_require, course, impl)
+        runs, missing = run_stages(loaded, stages, golden, limits, require, documents)
+    console.print(make_ladder(runs))
     for run in runs:
         for prompt, parting in run.partings:
             console.print(
@@ -91,6 +104,7 @@ def run_stages(
     golden: Sequence[GoldenPrompt],
     limits: Limits = LIMITS,
     require: Callable[[Stage], None] = lambda stage: None,
+    documents: Sequence[GoldenDocuments] = (),
 ) -> tuple[list[StageRun], list[Stage]]:
     """Run the stages whose code is there; the others are the second list.
 
@@ -100,6 +114,7 @@ def run_stages(
         golden: the prompts and their tokens.
         limits: what each stage may use.
         require: called before each stage; raises a stub's error where running the stage would not.
+        documents: prompts with documents, for the stages that answer them.
 
     Raises:
         NotImplementedError: none of the stages has its code; the error is the stub that the first one reached.
@@ -110,7 +125,7 @@ def run_stages(
     for stage in stages:
         try:
             require(stage)
-            runs.append(run_stage(loaded, stage, golden, limits))
+            runs.append(run_stage(loaded, stage, golden, limits, documents))
         except NotImplementedError as error:
             if reached_stub(error) is None:
                 raise
@@ -122,9 +137,13 @@ def run_stages(
 
 
 def run_stage(
-    loaded: LoadedModel, stage: Stage, golden: Sequence[GoldenPrompt], limits: Limits = LIMITS
+    loaded: LoadedModel,
+    stage: Stage,
+    golden: Sequence[GoldenPrompt],
+    limits: Limits = LIMITS,
+    documents: Sequence[GoldenDocuments] = (),
 ) -> StageRun:
-    """Run one stage on the golden prompts."""
+    """Run one stage on the golden prompts; those with documents aren't timed."""
     from tiny_llm.request import Request
 
     run = StageRun(stage)
@@ -147,13 +166,42 @@ def run_stage(
     what = f"{stage.number} {stage.name}: {len(golden)} prompts"
     with waiting(what) as say:
         partings = find_partings(golden, generate)
-    run.partings = [
-        (prompt, parting) for prompt, parting in zip(golden, partings, strict=True) if parting is not None
-    ]
+        _note(run, golden, partings)
+        if stage.documents:
+            say(f"{what}, and {len(documents)} with documents")
+            _note(run, documents, find_partings(documents, partial(_answer_documents, loaded, limits)))
     return run
 
 
-def make_ladder(runs: Sequence[StageRun], golden: Sequence[GoldenPrompt]) -> Table:
+def _note(
+    run: StageRun, prompts: Sequence[GoldenPrompt | GoldenDocuments], partings: Sequence[Parting | None]
+) -> None:
+    """Add what some prompts were compared with, and where the stage parted from it."""
+    run.golden += sum(len(prompt.token_ids) for prompt in prompts)
+    run.prompts += len(prompts)
+    run.partings += [
+        (each, found) for each, found in zip(prompts, partings, strict=True) if found is not None
+    ]
+
+
+def _answer_documents(
+    loaded: LoadedModel, limits: Limits, prompts: list[GoldenDocuments], max_tokens: list[int]
+) -> list[list[int]]:
+    """The new tokens of some prompts with documents, which run together."""
+    from tiny_llm.documents.request import DocumentRequest
+
+    end_ids = loaded.tokenizer.end_ids
+    requests = [
+        DocumentRequest(
+            each.segments, count, end_ids, strategy=each.strategy, max_chunk_len=each.max_chunk_len
+        )
+        for each, count in zip(prompts, max_tokens, strict=True)
+    ]
+    answer_documents(loaded.model, requests, limits.seats, limits.chunk, limits.attention)
+    return [request.output for request in requests]
+
+
+def make_ladder(runs: Sequence[StageRun]) -> Table:
     """A row for each stage: its speed, also beside that of the first one, and whether its tokens are the same."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("stage", ""):
@@ -166,15 +214,14 @@ def make_ladder(runs: Sequence[StageRun], golden: Sequence[GoldenPrompt]) -> Tab
     for run in runs:
         speed = run.tokens_per_second
         ratio = [f"{speed / first if first else 0.0:.2f}"] if compared else []
-        table.add_row(run.stage.number, run.stage.name, f"{speed:.1f}", *ratio, _verdict(run, golden))
+        table.add_row(run.stage.number, run.stage.name, f"{speed:.1f}", *ratio, _verdict(run))
     return table
 
 
-def _verdict(run: StageRun, golden: Sequence[GoldenPrompt]) -> str:
+def _verdict(run: StageRun) -> str:
     if not run.partings:
-        count = sum(len(prompt.token_ids) for prompt in golden)
-        return f"[green]the same[/green] ({count} tokens, {len(golden)} prompts)"
-    return f"[red]differ[/red] in {len(run.partings)} of {len(golden)} prompts"
+        return f"[green]the same[/green] ({run.golden} tokens, {run.prompts} prompts)"
+    return f"[red]differ[/red] in {len(run.partings)} of {run.prompts} prompts"
 
 
 def _explain(loaded: LoadedModel, parting: Parting) -> str:

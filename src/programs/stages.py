@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from coursekit.errors import CourseError
 from programs.cores import choose_for, paged_batch, ragged_batch_for, warm_up
+from programs.document_cores import document_batch_for
 from programs.extend_cores import extend_batch_for, preempt_batch_for
 from programs.loaded import LoadedModel
 from programs.seats import Observe, Seats, Seen
@@ -44,6 +45,7 @@ class Stage:
     short_prompts: bool = False  # too slow for long ones
     samples: bool = True  # whether each request's own sampler is used; otherwise it is greedy
     shares: bool = False  # whether requests share pages
+    documents: bool = False  # whether it answers questions about documents, too
     scarce: bool = False  # it has too few pages on purpose: nothing to answer with as fast as can be
 
     def prepare(self, loaded: LoadedModel, limits: Limits) -> None:
@@ -135,6 +137,11 @@ def _preempt(loaded: LoadedModel, requests: Sequence[Request], limits: Limits, o
     _drive(core, requests, observe)
 
 
+def _documents(loaded: LoadedModel, requests: Sequence[Request], limits: Limits, observe: Observe) -> None:
+    core = document_batch_for(loaded.model, requests, limits.seats, limits.chunk, limits.attention)
+    _drive(core, requests, observe)
+
+
 def _drive(core: EngineCore, requests: Sequence[Request], observe: Observe) -> None:
     from tiny_llm.engine_core import generate_all
 
@@ -183,6 +190,16 @@ STAGES = (
         "auto",
         shares=True,
         scarce=True,
+    ),
+    Stage(
+        "S9",
+        "documents",
+        (4, 5),
+        "several at a time, beside questions about documents",
+        _documents,
+        "auto",
+        shares=True,
+        documents=True,
     ),
 )
 """From the first that a learner writes to the last."""

@@ -28,7 +28,7 @@ class Known:
 
 
 def draw_trie(cache: TrieCache, requests: Sequence[Known], decode: Callable[[Sequence[int]], str]) -> Tree:
-    """The tree, a line a page: the requests that begin so, those that hold it, its number, the first words in it.
+    """The tree, a line per page: the requests that begin so, those that hold it, its number, the first words in it.
 
     Pages that follow one another for the same requests are one line.
 

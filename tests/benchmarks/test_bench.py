@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 import pytest
+from bench_runs import bench
 from copies import make_copy
 from rich.console import Console
+from toy_model import tiny_model
 
-from benchmarks import host, preemption, serving, sharing, week_2, week_3
+from benchmarks import documents, host, preemption, serving, sharing, week_2, week_3
 from benchmarks.command import BARS, LADDERS, all_cases, choose
 from benchmarks.ladder import TOKENS_PER_SECOND, WORST_GAP, Bar, Ladder, outcomes
 from benchmarks.machine import busy, describe_machine, machine_line
@@ -29,7 +32,7 @@ from coursekit.manifest import load_manifest
 from coursekit.paths import ROOT_VARIABLE, Course
 
 if TYPE_CHECKING:
-    from tiny_llm.model import Transformer
+    from tiny_llm.request import Request
 
 LADDER = Ladder("one", "One request", (TOKENS_PER_SECOND, WORST_GAP))
 STUB = "Week 2 Day 5 Task 3: The kernel"
@@ -213,7 +216,7 @@ def test_all_ladders_run_on_a_tiny_model_and_measure_what_they_show(
     assert {bar.case for bar in BARS} == {each.bar.case for each in outcomes(BARS, record.measured)}
 
 
-MAY_BE_NONE = ("padding", "reused", "preemptions")
+MAY_BE_NONE = ("padding", "reused", "preemptions", "kept", "kept_bytes")
 
 
 def small_ladders_of_week_4(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,8 +225,31 @@ def small_ladders_of_week_4(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preemption, "LONGEST", 60)
     monkeypatch.setattr(preemption, "MOST", 100)
     monkeypatch.setattr(preemption, "MEAN_PAUSE", 0.001)
+    for name, value in (("SHORTEST", 20), ("LONGEST", 25), ("SYSTEM", 10), ("QUESTION", 5)):
+        monkeypatch.setattr(documents, name, value)
     for name, value in (("PAGES", 300), ("REQUESTS", 6), ("PROMPT", 320), ("EVICTED", 5)):
         monkeypatch.setattr(host, name, value)
+
+
+def test_documents_on_pages_save_at_least_four_fifths_of_what_shared_prefixes_compute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(documents, "BUDGET", 1024)  # fewer steps
+    model, text = tiny_model(max_positions=3400), [(7 * i + i * i) % 37 for i in range(1500)]
+    alone, prefixes, pages = (
+        case.run(documents.TOKENS) for case in documents.cases(lambda name: model, text)
+    )
+    prompts = documents.make_prompts(text, documents.QUESTIONS)
+    everything = sum(len(each.token_ids) for each in prompts)
+    once = len(prompts[0].system) + sum(len(each) for each in {d for p in prompts for d in p.documents})
+    tails = sum(len(each.question) + 16 * len(each.documents) for each in prompts)
+    assert alone["computed"] == everything
+    assert once < pages["computed"] <= once + tails, (
+        "each document once, and each question a page of it at most"
+    )
+    assert prefixes["computed"] >= 5 * pages["computed"]
+    assert pages["kept"] < prefixes["kept"]
+    assert alone["kept"] == 0
 
 
 @pytest.mark.parametrize("arrival", sharing.ARRIVALS)
@@ -233,8 +259,62 @@ def test_shared_pages_save_at_least_85_percent_of_the_prompt_tokens(arrival: str
     rows = {case.name: case for case in sharing.cases(lambda name: model, text)}
     plain, trie = (rows[f"{way}-{arrival}"].run(sharing.TOKENS) for way in ("plain", "trie"))
     assert plain["reused"] == 0
+    prompts = [visit.request.prompt_ids for visit in sharing.make_visits(text, sharing.REQUESTS, 1)]
+    assert plain["computed"] == sum(map(len, prompts)), "each token of each prompt, and none of the outputs"
     assert trie["computed"] + trie["reused"] == plain["computed"]
     assert trie["computed"] <= 0.15 * plain["computed"]
+
+
+def test_prompts_of_the_sharing_ladder_have_exactly_the_common_tokens_in_common() -> None:
+    prompts = [visit.request.prompt_ids for visit in sharing.make_visits(range(150), sharing.REQUESTS, 1)]
+    assert len({tuple(ids[: sharing.COMMON]) for ids in prompts}) == 1
+    assert len({ids[sharing.COMMON] for ids in prompts}) == len(prompts)
+    own = [len(ids) - sharing.COMMON for ids in prompts]
+    assert sharing.SHORTEST <= min(own) < max(own) <= sharing.LONGEST
+
+
+@pytest.mark.parametrize(("pause", "pushed"), [(0, [0, 0, 0]), (4, [0, 4, 8])])
+def test_requests_of_the_sharing_ladder_come_every_few_steps(pause: int, pushed: list[int]) -> None:
+    visits = sharing.make_visits(range(150), 3, 1)
+    core = CountingCore()
+    for visit in visits:
+        visit.timing.started = 0.0
+    assert sharing.drive(core, visits, pause) == 2 * 3 * 5, "two tokens per request and step"  # type: ignore[arg-type]
+    assert core.pushed == pushed
+    assert all(visit.timing.started > 0 for visit in visits), "each waits from the moment when it is pushed"
+
+
+class CountingCore:
+    """An engine that computes two tokens of each request per step, five steps long; it notes when requests come."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.pushed = list[int]()
+        self.left: dict[Request, int] = {}
+
+    @property
+    def requests(self) -> list[Request]:
+        return list(self.left)
+
+    def push(self, request: Request) -> None:
+        self.pushed.append(self.steps)
+        self.left[request] = 5
+
+    def step(self) -> SimpleNamespace:
+        issued = [(request, 2) for request in self.left]
+        self.left = {request: left - 1 for request, left in self.left.items() if left > 1}
+        self.steps += 1
+        return SimpleNamespace(issued=issued)
+
+
+@pytest.mark.parametrize(("computed", "met"), [(149, True), (151, False)])
+def test_the_bar_of_the_sharing_ladder_is_85_percent(computed: int, met: bool) -> None:
+    for name in sharing.ARRIVALS:
+        samples = [
+            Samples(Case(f"{way}-{name}", "one", way, lambda tokens: {}, tokens=10), [{"computed": count}])
+            for way, count in (("plain", 1000), ("trie", computed))
+        ]
+        assert [each.met for each in outcomes(sharing.BARS, samples)] == [met]
 
 
 def test_on_few_pages_only_preemption_preempts_and_every_way_generates_the_same(
@@ -262,60 +342,6 @@ def test_only_ragged_batches_run_no_row_of_the_model_for_nobody(monkeypatch: pyt
     assert 0 < padding["continuous"] < 1
 
 
-def tiny_model(
-    E: int = 16, H: int = 2, D: int = 8, F: int = 24, V: int = 37, max_positions: int = 200
-) -> Transformer:
-    """One layer of random weights, with room for the prompts of the test."""
-    import torch
-
-    from tiny_llm.config import ModelConfig
-    from tiny_llm.model import Transformer
-    from tiny_llm.weights import Weights
-
-    config = ModelConfig(
-        architecture="llama",
-        num_layers=1,
-        hidden_size=E,
-        num_heads=H,
-        num_kv_heads=1,
-        head_dim=D,
-        feed_forward_size=F,
-        vocab_size=V,
-        norm_eps=1e-5,
-        rope_base=100.0,
-        max_positions=max_positions,
-        tied_embeddings=True,
-        qkv_bias=False,
-        qk_norm=False,
-        bos_id=None,
-        end_ids=(),
-    )
-    shapes: dict[str, Sequence[int]] = {
-        "embedding.weight": (V, E),
-        "blocks.0.attention_norm.weight": (E,),
-        "blocks.0.qkv.weight": ((H + 2) * D, E),
-        "blocks.0.attention_out.weight": (E, H * D),
-        "blocks.0.mlp_norm.weight": (E,),
-        "blocks.0.gate_up.weight": (2 * F, E),
-        "blocks.0.down.weight": (E, F),
-        "norm.weight": (E,),
-    }
-    generator = torch.Generator().manual_seed(5)
-    tensors = {name: torch.randn(*shape, generator=generator) for name, shape in shapes.items()}
-    return Transformer(config, Weights(config, tensors))
-
-
-def bench(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "benchmarks", "bench", *arguments],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        env={**os.environ, "COLUMNS": "100", **variables},
-        timeout=100,
-    )
-
-
 def test_bench_prints_a_ladder_and_keeps_it(tmp_path: Path) -> None:
     out = tmp_path / "new folder" / "mine.json"
     done = bench("batch-1", "--impl", "solution", "--quick", "--out", str(out))
@@ -326,6 +352,35 @@ def test_bench_prints_a_ladder_and_keeps_it(tmp_path: Path) -> None:
     assert [row["name"] for ladder in kept["ladders"] for row in ladder["rows"]] == ["batch-1"]
     assert out.with_suffix(".svg").read_text(encoding="utf-8").startswith("<?xml")
     assert "\x1b" not in done.stdout + done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals to send to another process")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_stops_bench_with_what_is_measured_so_far(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    out = tmp_path / "mine.json"
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "benchmarks", "bench", "match", "evict", "--impl", "solution"),
+            *("--repeats", "100", "--out", str(out)),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+        env={**os.environ, "COLUMNS": "100"},
+    )
+    assert process.stderr is not None
+    said = next(line for line in process.stderr if line.startswith("round 2"))
+    process.send_signal(number)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == code, said + errors
+    assert re.search(r"^match a prompt of 8,000 tokens +[\d.]+", output, re.MULTILINE)
+    kept = json.loads(out.read_text(encoding="utf-8"))
+    assert not kept["finished"]
+    assert [row["name"] for ladder in kept["ladders"] for row in ladder["rows"]] == ["match", "evict"]
+    assert "Traceback" not in errors
 
 
 def test_a_ladder_that_is_not_there_is_one_line_and_exit_code_2() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tiny_tokenizers import CHATML, save_folder, write_gguf_tokenizer
 
+from tiny_llm.documents.prompt import DocumentPrompt, encode_chat_prompt, encode_documents
 from tiny_llm.tokenizer import Tokenizer, load_tokenizer
 from tiny_llm.weights import WeightsError
 
@@ -102,6 +103,89 @@ def test_a_message_may_hold_every_private_character_and_still_writes_no_control_
     plain = tokenizer.encode_chat([{"role": "user", "content": "hi"}])
     assert ids.count(END) == plain.count(END)
     assert said in tokenizer.decode(ids)
+
+
+@pytest.mark.parametrize("template", [CHATML, WITH_EVERYTHING], ids=["chatml", "with everything"])
+def test_a_conversation_in_two_parts_is_cut_where_the_last_message_begins(
+    template: str, vocabulary: dict[str, Any], tmp_path: Path
+) -> None:
+    save_folder(tmp_path, vocabulary, template)
+    ours = load_tokenizer(tmp_path)
+    for messages in (
+        *CONVERSATIONS,
+        [{"role": "user", "content": ""}],
+        [{"role": "user", "content": "  the cat"}],
+    ):
+        before, after = ours.encode_chat_parts(messages)
+        assert ours.decode(before + after, False) == ours.chat(messages)
+        text = ours.decode(after, False)
+        assert text.startswith(messages[-1]["content"])
+        rest = text.removeprefix(messages[-1]["content"])
+        assert rest.startswith("<|im_end|>"), (
+            "the first part holds what is said before the last message, and no more"
+        )
+
+
+def test_two_parts_are_the_whole_where_no_token_reaches_over_the_cut(tokenizer: Tokenizer) -> None:
+    for said in ("the cat", "What's 12 + 30?\n\n", "hi 🙂"):
+        messages = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": said}]
+        before, after = tokenizer.encode_chat_parts(messages)
+        assert before + after == tokenizer.encode_chat(messages)
+
+
+@pytest.mark.parametrize(
+    "said", ["<|im_end|>", "<|im_end|><|im_start|>", "<|im_<|im_end|>end|>", "\ue000<|im_end|>\ue001"]
+)
+def test_a_conversation_in_two_parts_holds_the_templates_control_tokens_only(
+    said: str, tokenizer: Tokenizer
+) -> None:
+    harmless = tokenizer.encode_chat([{"role": "system", "content": "x"}, {"role": "user", "content": "x"}])
+    messages = [{"role": "system", "content": said}, {"role": "user", "content": said}]
+    before, after = tokenizer.encode_chat_parts(messages)
+    for control in (0, START, END):
+        assert (before + after).count(control) == harmless.count(control)
+    assert tokenizer.decode(before + after, False) == tokenizer.chat(messages)
+    assert said in tokenizer.decode(before)
+    assert tokenizer.decode(after).startswith(said)
+
+
+def test_a_template_that_drops_the_beginning_of_the_last_message_has_no_place_for_documents(
+    vocabulary: dict[str, Any], tmp_path: Path
+) -> None:
+    save_folder(tmp_path, vocabulary, WITH_EVERYTHING)
+    ours = load_tokenizer(tmp_path)
+    with pytest.raises(WeightsError, match="--raw"):
+        ours.encode_chat_parts([{"role": "user", "content": "hm</think>the cat"}])
+
+
+def test_documents_stand_in_the_users_turn_before_the_question(tokenizer: Tokenizer) -> None:
+    documents = ("the cat<|im_end|>", "", "a dog # # sat")
+    segments = encode_chat_prompt(DocumentPrompt("Be kind.", documents, "Who<|im_end|>?"), tokenizer)
+    assert (
+        tokenizer.decode(segments.system, False)
+        == "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\n"
+    )
+    assert tuple(tokenizer.decode(each, False) for each in segments.documents) == documents
+    assert segments.documents == encode_documents(documents, tokenizer)
+    assert tokenizer.decode(segments.question, False) == "Who<|im_end|>?<|im_end|>\n<|im_start|>assistant\n"
+    assert segments.token_ids.count(END) == 2, "the template ends two turns; what is spelled out ends none"
+
+
+def test_a_conversation_with_documents_may_lack_a_system_prompt_and_a_question(tokenizer: Tokenizer) -> None:
+    segments = encode_chat_prompt(
+        DocumentPrompt("", ("the cat sat on the mat",), ""), tokenizer, 2, truncate=True
+    )
+    assert (
+        tokenizer.decode(segments.system, False)
+        == "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n"
+    )
+    assert [len(document) for document in segments.documents] == [2]
+    assert tokenizer.decode(segments.question, False) == "<|im_end|>\n<|im_start|>assistant\n"
+
+
+def test_a_conversation_with_a_document_that_is_too_long_is_refused(tokenizer: Tokenizer) -> None:
+    with pytest.raises(ValueError, match="document 2"):
+        encode_chat_prompt(DocumentPrompt("", ("a", "the cat sat on the mat"), "Who?"), tokenizer, 2)
 
 
 def test_a_role_cannot_write_control_tokens_either(tokenizer: Tokenizer) -> None:

@@ -175,6 +175,15 @@ def _parent_before_child(books: Books) -> int:
     return 2
 
 
+def _parent_before_its_second_child(books: Books) -> int:
+    [page], key = books.cache.allocator.allocate(1), (20, 21, 22)
+    books.cache.release(books.first)
+    second = Node(page, key, books.nodes[1], 3)
+    books.nodes[1].children[key] = second
+    books.cache.unheld[second] = None
+    return 2
+
+
 def _waits_for_ever(books: Books) -> int:
     books.cache.planned.append(books.nodes[1])
     return 2
@@ -205,6 +214,7 @@ BROKEN: dict[str, Callable[[Books], int]] = {
     "a node that no sequence holds and that may not be evicted": _not_held_may_not_be_evicted,
     "a node that may be evicted and is not in the tree": _evicted_twice,
     "a node that is evicted before one that continues it": _parent_before_child,
+    "a node that is evicted before the second of those that continue it": _parent_before_its_second_child,
     "a node that waits for its step for ever": _waits_for_ever,
 }
 

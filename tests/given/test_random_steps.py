@@ -18,7 +18,7 @@ def test_the_books_balance_after_each_of_twenty_thousand_random_steps() -> None:
     for _ in run_trials(0, 1, STEPS, counts):
         pass
     assert counts.steps >= STEPS
-    for name in ("requests", "preemptions", "reused", "evicted", "failures"):
+    for name in ("requests", "preemptions", "pushed_in", "reused", "evicted", "failures"):
         assert getattr(counts, name) > 100, f"the trials have too few {name} to say much"
 
 

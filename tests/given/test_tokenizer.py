@@ -133,6 +133,23 @@ def test_a_start_token_comes_first_only_where_the_model_asks_for_it(
     assert load("llama-bpe", add_bos_token=False).encode("the cat")[0] != 1
 
 
+@pytest.mark.parametrize("control_tokens", [True, False])
+def test_a_text_that_continues_another_one_gets_no_start_token(
+    control_tokens: bool, vocabulary: dict[str, Any], tmp_path: Path
+) -> None:
+    def load(**settings: Any) -> Any:
+        return load_tokenizer(write_gguf_tokenizer(tmp_path / "t.gguf", vocabulary, "smollm", **settings))
+
+    plain, starting = load(), load(add_bos_token=True, bos_token_id=1)
+    for text in ("the cat", "", "<|im_end|> the cat"):
+        expected = plain.encode(text, control_tokens)
+        assert plain.encode(text, control_tokens, start=False) == expected
+        assert starting.encode(text, control_tokens, start=False) == expected
+        assert starting.encode(text, control_tokens) == [1, *expected], (
+            "leaving it out once must change nothing"
+        )
+
+
 def test_a_folders_own_start_token_rule_is_followed(vocabulary: dict[str, Any], tmp_path: Path) -> None:
     fast = save_folder(tmp_path, vocabulary, None)
     fast.backend_tokenizer.post_processor = processors.TemplateProcessing(

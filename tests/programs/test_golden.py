@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from coursekit.errors import CourseError
 from coursekit.paths import Course
-from programs.golden import NEAR_TIE, GoldenPrompt, Parting, find_partings, load_golden
+from programs.golden import (
+    NEAR_TIE,
+    GoldenDocuments,
+    GoldenPrompt,
+    Parting,
+    find_partings,
+    load_golden,
+    load_golden_documents,
+)
+
+Load = Callable[[Course], Sequence[GoldenPrompt | GoldenDocuments]]
 
 PROMPT = [7, 3]
 TOKENS = [5, 6, 8, 2]
@@ -99,8 +109,36 @@ def test_all_prompts_run_together_and_only_those_at_a_near_tie_again() -> None:
     assert stage.asked == [[2, 3, 2, 2], [2, 1], [1]]
 
 
-def test_the_committed_file_has_a_gap_for_every_token() -> None:
-    prompts = load_golden(Course.find())
+def test_a_prompt_with_documents_goes_on_behind_its_question() -> None:
+    row = GoldenDocuments(
+        prompt="a name",
+        chat=False,
+        strategy="shared",
+        max_chunk_len=None,
+        system="",
+        documents=["", ""],
+        question="",
+        system_ids=[4],
+        document_ids=[[], [7]],
+        question_ids=[3],
+        token_ids=[5, 6, 8],
+        gaps=[0.0, 1.0, 1.0],
+    )
+    asked: list[list[int]] = []
+
+    def generate(prompts: list[GoldenDocuments], max_tokens: list[int]) -> list[list[int]]:
+        [prompt] = prompts
+        assert (prompt.system_ids, prompt.document_ids) == ([4], [[], [7]])
+        asked.append(prompt.question_ids)
+        return [[9, 9, 9]] if len(asked) == 1 else [[6, 8]]
+
+    assert find_partings([row], generate) == [None]
+    assert asked == [[3], [3, 5]]
+
+
+@pytest.mark.parametrize("load", [load_golden, load_golden_documents])
+def test_the_committed_files_have_a_gap_for_every_token(load: Load) -> None:
+    prompts = load(Course.find())
     assert len(prompts) >= 5
     for prompt in prompts:
         assert len(prompt.gaps) == len(prompt.token_ids) > 0
@@ -108,14 +146,18 @@ def test_the_committed_file_has_a_gap_for_every_token() -> None:
 
 
 @pytest.mark.parametrize(
+    ("load", "name"),
+    [(load_golden, "smollm2-135m.json"), (load_golden_documents, "smollm2-135m-documents.json")],
+)
+@pytest.mark.parametrize(
     ("text", "word"), [(None, "missing"), ("{", "damaged"), ('{"prompts": [{}]}', "damaged")]
 )
 def test_a_missing_or_damaged_file_says_how_to_make_it_again(
-    tmp_path: Path, text: str | None, word: str
+    tmp_path: Path, load: Load, name: str, text: str | None, word: str
 ) -> None:
     folder = tmp_path / "tests" / "golden"
     folder.mkdir(parents=True)
     if text is not None:
-        (folder / "smollm2-135m.json").write_text(text)
+        (folder / name).write_text(text)
     with pytest.raises(CourseError, match=rf"{word}.*make_golden\.py"):
-        load_golden(Course(tmp_path))
+        load(Course(tmp_path))

@@ -240,9 +240,10 @@ def test_batch_main_before_week_2_answers_the_short_prompts_and_names_the_next_d
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT to send to another process")
-def test_ctrl_c_stops_batch_main_with_the_answers_so_far() -> None:
+@pytest.mark.parametrize("options", [(), ("--stage", "extend", "--trie")], ids=" ".join)
+def test_ctrl_c_stops_batch_main_with_the_answers_so_far(options: tuple[str, ...]) -> None:
     process = subprocess.Popen(
-        [*COMMAND, "batch-main", "--impl", "solution", "--max-tokens", "500"],
+        [*COMMAND, "batch-main", "--impl", "solution", "--max-tokens", "500", *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -256,8 +257,17 @@ def test_ctrl_c_stops_batch_main_with_the_answers_so_far() -> None:
     output, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "The capital of France is Paris." in output
+    begun = [at for at, line in enumerate(PROMPTS, 1) if f"{at}. {line.partition(chr(10))[0]}" in output]
+    assert begun == list(range(1, len(begun) + 1)), "an answer that has begun before another is lost"
     assert re.search(r"output tokens per second +[\d.]+", output)
     assert "Traceback" not in errors
+    tree = re.search(r"^the tree: (\d+) of \d+ pages of 16 tokens; (\d+) are held$", output, re.MULTILINE)
+    assert (tree is not None) == ("--trie" in options)
+    if tree is not None:
+        assert int(tree[1]) > 0, "the requests have left no page in the tree"
+        assert tree[2] == "0", "a request that was stopped still holds pages"
+        assert re.search(r"^[├└]── requests? [\d,… -]+: ", output, re.MULTILINE)
+        assert "held by " not in output.replace("held by no request", "")
 
 
 def test_the_doctor_lists_what_it_looked_for() -> None:
@@ -270,5 +280,5 @@ def test_the_doctor_lists_what_it_looked_for() -> None:
 def test_help_lists_every_program() -> None:
     done = run("--help")
     assert done.returncode == 0
-    for name in ("main", "batch-main", "serve", "ask", "smoke", "steps", "doctor"):
+    for name in ("main", "batch-main", "serve", "ask", "ask-documents", "smoke", "steps", "doctor"):
         assert f"pdm run {name}" in done.stdout

@@ -92,7 +92,7 @@ def ladder(count: int) -> list[str]:
     runs, _ = run_stages(ENGINE, [stage(name, right) for name in "abc"[:count]], GOLDEN)
     console = Console(width=100)
     with console.capture() as capture:
-        console.print(make_ladder(runs, GOLDEN))
+        console.print(make_ladder(runs))
     return capture.get().splitlines()
 
 

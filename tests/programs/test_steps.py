@@ -6,13 +6,17 @@ import os
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import typer
 from rich.console import Console
 
-from programs.steps import ChunkRow, StepRow, make_table, parse_lengths, summary
+from coursekit.errors import CourseError
+from coursekit.running.import_path import Impl
+from programs.steps import ChunkRow, StepRow, make_requests, make_table, parse_lengths, summary
+from programs.steps import steps as run_command
 
 WALKTHROUGH = """\
 step      positions  q_len  kv_len  pages  packed  padded  efficiency
@@ -69,6 +73,31 @@ def test_the_sums_go_over_all_steps() -> None:
         "2 steps · 4 tokens packed · 8 padded · efficiency 50.0 % · 4 tokens found in the tree"
     )
     assert summary(rows[:1]).strip() == "1 step · 3 tokens packed · 4 padded · efficiency 75.0 %"
+
+
+def test_prompts_are_the_same_each_time_and_begin_with_the_common_tokens() -> None:
+    config = SimpleNamespace(vocab_size=1000, max_positions=50)
+    loaded: Any = SimpleNamespace(model=SimpleNamespace(config=config))
+    first, second = (
+        [request.prompt_ids for request in make_requests(loaded, [20, 30, 15], 15, 1)] for _ in range(2)
+    )
+    assert first == second
+    assert [len(ids) for ids in first] == [20, 30, 15]
+    assert first[0][:15] == first[1][:15] == first[2]
+    assert first[0][15] != first[1][15]
+    with pytest.raises(CourseError, match="at most 49 fit"):
+        make_requests(loaded, [20, 51], 0, 1)
+
+
+def test_the_shortest_prompt_may_be_common_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    def begin(impl: Impl) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("programs.steps.running", begin)
+    with pytest.raises(KeyboardInterrupt):
+        run_command(lengths="5,7", common=5)
+    with pytest.raises(typer.BadParameter, match="the shortest of the prompts has 5 tokens"):
+        run_command(lengths="5,7", common=6)
 
 
 def test_lengths_are_numbers_with_commas_between_them() -> None:

@@ -16,8 +16,13 @@ def decode(ids: Sequence[int]) -> str:
     return "\n".join("abcdefghij"[each] for each in ids)
 
 
-def lines(prompts: Sequence[Sequence[int]], running: Sequence[int] = (), words: str = "") -> list[str]:
-    """The lines for requests that came one after the other, of which some still run."""
+def lines(
+    prompts: Sequence[Sequence[int]],
+    running: Sequence[int] = (),
+    words: str = "",
+    forgotten: Sequence[int] = (),
+) -> list[str]:
+    """The lines for requests that came one after the other, of which some still run, and some aren't known."""
     from tiny_llm.paged.allocator import PageAllocator
     from tiny_llm.paged.sequence import PagedSequence
     from tiny_llm.prefix.trie_cache import TrieCache
@@ -34,7 +39,8 @@ def lines(prompts: Sequence[Sequence[int]], running: Sequence[int] = (), words: 
         pages = list(sequence.pages) if number in running else []
         if number not in running:
             cache.release(sequence)
-        known.append(Known(number, ids, pages))
+        if number not in forgotten:
+            known.append(Known(number, ids, pages))
     console = Console(width=100)
     with console.capture() as capture:
         console.print(draw_trie(cache, known, (lambda ids: words) if words else decode))
@@ -63,6 +69,23 @@ def test_the_requests_that_hold_a_page_are_named() -> None:
         "the tree: 2 of 29 pages of 2 tokens; 2 are held",
         "└── requests 1-3, held by 1-2: page 1: a b",
         "    └── requests 1, 3, held by 1: page 2: c d",
+    ]
+
+
+def test_pages_of_the_same_requests_that_others_hold_are_not_one_line() -> None:
+    """The second request finds the first page, and computes the second anew: the tree's is held by none."""
+    assert lines([[0, 1, 2, 3, 4], [0, 1, 2, 3]], running=[2]) == [
+        "the tree: 2 of 29 pages of 2 tokens; 1 are held",
+        "└── requests 1-2, held by 2: page 1: a b",
+        "    └── requests 1-2: page 2: c d",
+    ]
+
+
+def test_branches_stand_in_the_order_of_their_requests_and_some_have_no_known_request() -> None:
+    assert lines([[0, 1, 2], [8, 9, 2], [0, 1, 4], [6, 7, 2]], forgotten=[1, 4])[1:] == [
+        "├── no request: page 3: g h",
+        "├── request 2: page 2: i j",
+        "└── request 3: page 1: a b",
     ]
 
 

@@ -79,6 +79,7 @@ class Counts:
     steps: int = 0
     requests: int = 0  # that ran to their ends
     preemptions: int = 0
+    pushed_in: int = 0  # preemptions for a request that waited
     reused: int = 0
     evicted: int = 0
     failures: int = 0  # of the model
@@ -210,16 +211,33 @@ class Trial:
 
     def _step(self) -> None:
         self.counts.steps += 1
+        first = self._next_one()
         try:
             step = self._core.step()
         except ModelFailed:
             self.counts.failures += 1
             return
         assert step.issued or not self._core.requests, "a step brought no token, and there are requests"
+        issued = [request for request, _ in step.issued]
+        assert first is None or first in issued, "a request above all that run has not pushed in"
+        assert not set(step.preempted) & set(issued), "a request is in the step that has preempted it"
         self.counts.preemptions += len(step.preempted)
+        if not getattr(self._core.scheduler, "short", False):
+            self.counts.pushed_in += len(step.preempted)
         for request in step.finished:
             self._check_tokens(request, self._prompt_len.pop(request))
             self.counts.requests += 1
+
+    def _next_one(self) -> Request | None:
+        """The request that must begin in the next step: the next that waits, if all that run have lower levels."""
+        from tiny_llm.scheduling.preemption import PreemptiveScheduler
+
+        scheduler = self._core.scheduler
+        if not isinstance(scheduler, PreemptiveScheduler) or not scheduler.waiting:
+            return None
+        scheduler.got.clear()
+        first = min(scheduler.waiting, key=scheduler.turn)
+        return first.request if all(each.level < first.level for each in scheduler.running) else None
 
     def _check_tokens(self, request: Request, prompt_len: int) -> None:
         """The tokens are those that the request would get alone."""

@@ -164,7 +164,7 @@ def check_unchanged(scheduler: Any, before: dict[str, Any], when: str) -> None:
 
 
 def check_lost(scheduler: Any, when: str) -> None:
-    """Each request that `preempted` names has left `running`, waits, and has no pages."""
+    """Each request that `preempted` names has left `running`, waits, and has no pages, nor a path in the tree."""
     __tracebackhide__ = True
     for called in preempted(scheduler):
         if called in names(scheduler.running):
@@ -176,6 +176,11 @@ def check_lost(scheduler: Any, when: str) -> None:
             raise CheckFailed(
                 f"{when}: {name(each)} was preempted, and still has the pages {each.sequence.pages}: the page cache "
                 "has to release all of them"
+            )
+        if each.sequence in getattr(scheduler.cache, "tips", ()):
+            raise CheckFailed(
+                f"{when}: {name(each)} was preempted, and the tree still notes its path (`tips`): its pages were not "
+                "released through the page cache"
             )
 
 

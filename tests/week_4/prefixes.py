@@ -153,6 +153,7 @@ def books(cache: Any, sequences: Sequence[Any] = ()) -> dict[str, Any]:
             "the last page on the path of each sequence": [
                 cache.tip(sequence).page for sequence in sequences
             ],
+            "how many sequences have a path (`tips`; the root is none)": len(cache.tips),
             "the pages that may be evicted, in this order (`unheld`)": pages_in(cache.unheld),
             "the pages in `planned`": pages_in(cache.planned),
         }

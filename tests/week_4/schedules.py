@@ -140,6 +140,7 @@ def books(scheduler: Any) -> dict[str, Any]:
         "the requests that run": ranks(scheduler.running),
         "the requests that wait": ranks(scheduler.waiting),
         "the tokens of each": [list(each.request.token_ids) for each in everyone],
+        "the `error` of each": [each.request.error for each in everyone],
         "how many tokens of each are in the pool": [each.sequence.length for each in everyone],
         "the pages of each": [list(each.sequence.pages) for each in everyone],
         "the tree": tree(scheduler.cache),
@@ -148,6 +149,7 @@ def books(scheduler: Any) -> dict[str, Any]:
         "the step being planned": shares(scheduler.planned),
         "the requests that have begun in it": ranks(scheduler.begun),
         "the tokens found in all steps": scheduler.reused,
+        "the number of requests that were pushed": scheduler.pushed,
         "what `had` holds, by request": {each.rank: had for each, had in scheduler.had.items()},
     }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -84,7 +84,8 @@ class ShortOfPages:
     def step(self) -> Any:
         """Make a step, and prove that it has done something, and that the books balance."""
         __tracebackhide__ = True
-        waiting = {each.request for each in self.scheduler.waiting}
+        waiting, before = {each.request for each in self.scheduler.waiting}, self._levels()
+        next_one = self._next_one()
         step = self.core.step()
         self.steps += 1
         when = f"after step {self.steps}"
@@ -93,12 +94,58 @@ class ShortOfPages:
         for request in step.preempted:
             self.preempted[request] = self.preempted.get(request, 0) + 1
         begun = [request for request, _ in step.issued if request in waiting]
+        if next_one is not None and next_one not in begun:
+            raise CheckFailed(
+                f"{when}: the next request of those that waited had level {before[next_one][0]}, all that ran had "
+                "lower ones, and it has not begun: it may take seats and pages from them"
+            )
+        self._check_preempted(step, begun, before, when)
         for request in begun:
             self.began.setdefault(request, self.steps)
         check_books(self.scheduler, when)
         for request in step.finished:
             self.check_output(request)
         return step
+
+    def _levels(self) -> dict[Any, tuple[int, int]]:
+        """Where each request stands: its level, and its rank downwards."""
+        everybody = self.scheduler.running + self.scheduler.waiting
+        return {each.request: (each.level, -each.rank) for each in everybody}
+
+    def _next_one(self) -> Any:
+        """The request that must begin in the next step: the next that waits, if all that run have lower levels."""
+        scheduler = self.scheduler
+        scheduler.got.clear()
+        if not scheduler.waiting:
+            return None
+        first = min(scheduler.waiting, key=scheduler.turn)
+        above = all(each.level < first.level for each in scheduler.running)
+        return first.request if above else None
+
+    @staticmethod
+    def _check_preempted(step: Any, begun: Collection[Any], before: Mapping[Any, Any], when: str) -> None:
+        """Each request that was preempted has left the step, and another one, which stands above it, is in it."""
+        __tracebackhide__ = True
+        issued = [request for request, _ in step.issued]
+        for request in step.preempted:
+            rank = -before[request][1]
+            if request in issued:
+                raise CheckFailed(f"{when}: number {rank} was preempted, and is in the same step")
+            above = [
+                other
+                for other in issued
+                if (
+                    before[other][0] > before[request][0]
+                    if other in begun
+                    else before[other] > before[request]
+                )
+            ]
+            if not above:
+                raise CheckFailed(
+                    f"{when}: number {rank} was preempted for no request: none that stands above it is in the "
+                    f"step, and "
+                    "none that has begun in it has a higher level"
+                )
 
     def fail(self, error: BaseException) -> None:
         """Let the model fail in the next step, which must let the error through and put the requests back."""

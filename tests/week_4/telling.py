@@ -11,11 +11,27 @@ from week_3.pages import pages_needed
 
 from coursekit.check import CheckFailed, check_equal, check_raises
 
-from .prefixes import computed, fails, text, trie_of
+from .prefixes import computed, fails, pages_in, text, trie_of
 
 
 def more_tokens(count: int) -> str:
     return f"{count} more token{'' if count == 1 else 's'}"
+
+
+def check_calls(found: dict[str, Any], expected: dict[str, Any], suspects: dict[str, dict[str, Any]]) -> None:
+    """Each call gives what it should. A mistake is named only if it explains what all of the calls gave.
+
+    Args:
+        found: call, in the learner's words -> what it gave.
+        expected: what it should give.
+        suspects: mistake -> what each call would give with it.
+    """
+    __tracebackhide__ = True
+    causes = {mistake: values for mistake, values in suspects.items() if values == found}
+    for call, value in expected.items():
+        check_equal(
+            found[call], value, name=call, suspects={cause: values[call] for cause, values in causes.items()}
+        )
 
 
 def acquire(lab: Any, cache: Any, sequence: Any, count: int, name: str) -> None:
@@ -39,6 +55,7 @@ def check_refused(lab: Any, cache: Any, sequence: Any, count: int, lacking: int,
     """`acquire` refuses, with the error of `require_available`, and evicts nothing."""
     __tracebackhide__ = True
     available, evicted, kind = cache.available, cache.evicted, lab.paged.allocator.OutOfPages
+    pages = list(sequence.pages)
     try:
         error = check_raises(kind, lambda: cache.acquire(sequence, count), name=name)
     except CheckFailed as failure:
@@ -51,6 +68,7 @@ def check_refused(lab: Any, cache: Any, sequence: Any, count: int, lacking: int,
         raise CheckFailed(
             f"{name}: {cache.evicted - evicted} pages were evicted before it was refused; `acquire` must refuse first"
         )
+    check_equal(sequence.pages, pages, name=f"the sequence's pages after the refused {name}")
     check_says(error, lacking, f"how many pages the sequence lacks, {lacking}")
     check_says(error, available, f"how many pages are available, {available}")
     try:
@@ -68,11 +86,16 @@ def check_refused(lab: Any, cache: Any, sequence: Any, count: int, lacking: int,
 def find(cache: Any, sequence: Any, token_ids: Sequence[int]) -> Any:
     """`match`, for the tests of its task."""
     __tracebackhide__ = True
+    before = list(token_ids)
     try:
-        return cache.match(sequence, token_ids)
+        found = cache.match(sequence, token_ids)
     except KeyError as error:
         _explain_not_unheld(cache, error, "match")
         raise
+    check_equal(
+        list(token_ids), before, name="the tokens that `match` was called with, which stay as they are"
+    )
+    return found
 
 
 def withdraw_after_failure(cache: Any, had: dict[Any, int]) -> None:
@@ -88,7 +111,7 @@ def withdraw_after_failure(cache: Any, had: dict[Any, int]) -> None:
 def release(cache: Any, sequence: Any, keep: int = 0) -> None:
     """`release`, for the tests of a tree."""
     __tracebackhide__ = True
-    on_a_path = sequence in cache.tips
+    on_a_path, old, had = sequence in cache.tips, sequence.pages, list(sequence.pages)
     try:
         cache.release(sequence, keep)
     except AttributeError as error:
@@ -98,6 +121,23 @@ def release(cache: Any, sequence: Any, keep: int = 0) -> None:
                 "the root has depth 0, so the climb must end there at the latest"
             ) from error
         raise
+    check_new_list(sequence, old, had, f"after release(keep={keep})")
+
+
+def check_new_list(sequence: Any, old: list[int], had: list[int], when: str) -> None:
+    """A sequence that has given up pages has a new list of them; the old list is as it was."""
+    __tracebackhide__ = True
+    if len(sequence.pages) < len(had):
+        check_equal(
+            old,
+            had,
+            name=f"the list of pages that the sequence had before, {when}",
+            suspects={
+                "the list was cut in place: a sequence that gives up pages gets a new list": had[
+                    : len(sequence.pages)
+                ]
+            },
+        )
 
 
 def check_tip(
@@ -115,17 +155,17 @@ def check_tip(
 
 
 def counts_too_early(lab: Any) -> bool:
-    """Whether a `release` that adds no node to `unheld` does so where the sequence has given up its pages before.
+    """Whether a `release` that adds no node to `unheld` adds all where the sequence has given up its pages before.
 
     Then it looks for one reference, the tree's, as it should; but it looks while the sequence has another.
     """
     cache = trie_of(lab)
     sequence = computed(lab, cache, text(6))
-    cache.allocator.free(sequence.pages)
-    sequence.pages = []
+    pages, sequence.pages = sequence.pages, []
+    cache.allocator.free(pages)
     with suppress(ValueError):
         cache.release(sequence)
-    return bool(cache.unheld)
+    return pages_in(cache.unheld) == pages[::-1]
 
 
 def _explain_not_unheld(cache: Any, error: KeyError, method: str) -> None:

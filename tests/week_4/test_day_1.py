@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from functools import partial
+from itertools import product
 
 import pytest
 from hypothesis import example, given, settings
@@ -36,6 +38,8 @@ from .prefixes import (
 )
 from .telling import (
     acquire,
+    check_calls,
+    check_new_list,
     check_refused,
     check_tip,
     counts_too_early,
@@ -56,42 +60,39 @@ at_edges = pytest.mark.parametrize(
 # Task 1: the life of a page
 
 
-@sizes_of_pages
-def test_task_1_the_pages_that_are_lacking_at_page_edges(lab, P):
-    edges = sorted({0, 1, P - 1, P, P + 1, 2 * P - 1, 2 * P, 2 * P + 1}, reverse=True)
-    for length in edges:
-        for more in (0, 1, 2):
-            cache = base_of(lab, 8, P)
-            sequence = sequence_with(lab, cache, length, pages_needed(length, P) + more)
-            has = len(sequence.pages)
-            for count in edges:
-                wanted = pages_needed(length + count, P)
-                check_equal(
-                    cache.lacking(sequence, count),
-                    max(0, wanted - has),
-                    name=f"pages of {P} lacking for {more_tokens(count)}, where {has} pages hold {length} tokens",
-                    suspects={
-                        "a negative number, where the pages have more room than is needed": wanted - has,
-                        "the pages that the sequence has already are counted, too": wanted,
-                        "pages that the sequence has and its tokens don't need yet were not counted": (
-                            wanted - pages_needed(length, P)
-                        ),
-                        "a page too many, where the tokens end at a page's edge": max(
-                            0, (length + count) // P + 1 - has
-                        ),
-                        "pages for the new tokens alone: the last page may have room for some of them": (
-                            pages_needed(count, P)
-                        ),
-                    },
-                )
-
-
 def test_task_1_lacking_takes_no_page(lab):
     cache = base_of(lab)
     sequence = sequence_with(lab, cache, 4)
     before = books(cache, [sequence])
     cache.lacking(sequence, 9)
     check_books(cache, [sequence], before, "after lacking(sequence, 9)")
+
+
+@sizes_of_pages
+def test_task_1_the_pages_that_are_lacking_at_page_edges(lab, P):
+    """No page is free: `lacking` says what is needed, whether it is there or not."""
+    edges = sorted({0, 1, P - 1, P, P + 1, 2 * P - 1, 2 * P, 2 * P + 1}, reverse=True)
+    found, expected, wrong = dict[str, int](), dict[str, int](), defaultdict[str, dict[str, int]](dict)
+    for length, more, count in product(edges, (0, 1, 2), edges):
+        has, wanted = pages_needed(length, P) + more, pages_needed(length + count, P)
+        cache = base_of(lab, max(2, 1 + has), P)
+        call = f"pages of {P} lacking for {more_tokens(count)}, where {has} pages hold {length} tokens"
+        found[call] = cache.lacking(sequence_with(lab, cache, length, has), count)
+        expected[call] = max(0, wanted - has)
+        for mistake, value in {
+            "a negative number, where the pages have more room than is needed": wanted - has,
+            "the pages that the sequence has already are counted, too": wanted,
+            "pages that the sequence has and its tokens don't need yet were not counted": (
+                wanted - pages_needed(length, P)
+            ),
+            "a page too many, where the tokens end at a page's edge": max(0, (length + count) // P + 1 - has),
+            "rounded down: a page that is filled in part is needed, too": max(0, (length + count) // P - has),
+            "pages for the new tokens alone: the last page may have room for some of them": (
+                pages_needed(count, P)
+            ),
+        }.items():
+            wrong[mistake][call] = value
+    check_calls(found, expected, wrong)
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 5, 6, 8])
@@ -129,15 +130,12 @@ def test_task_1_too_few_pages_are_refused_and_nothing_changes(lab, length, count
 def test_task_1_the_last_free_pages_may_be_taken(lab, length, free):
     has = pages_needed(length, 3)
     cache = base_of(lab, max(2, 1 + has + free))
-    sequence = sequence_with(lab, cache, length)
-    cache.acquire(sequence, (has + free) * 3 - length)
-    check_equal(
-        len(sequence.pages), has + free, name=f"how many pages the sequence has, of which {free} were free"
-    )
-    cache.acquire(sequence, (has + free) * 3 - length)
-    check_equal(
-        len(sequence.pages), has + free, name="how many pages it has after asking for the same room again"
-    )
+    sequence, count = sequence_with(lab, cache, length), (has + free) * 3 - length
+    for again in ("", ", asked a second time"):
+        held = len(sequence.pages)
+        name = f"acquire for {more_tokens(count)}, where {held} pages of 3 held {length} tokens{again}"
+        acquire(lab, cache, sequence, count, name)
+        check_equal(len(sequence.pages), has + free, name=f"how many pages the sequence has after {name}")
 
 
 @pytest.mark.parametrize("cache_of", [base_of, trie_of], ids=["BasePageCache", "TrieCache"])
@@ -149,12 +147,12 @@ def test_task_1_both_caches_know_what_is_lacking(lab, cache_of):
 
 
 @pytest.mark.parametrize("reserved", [0, 1, 2])
-@pytest.mark.parametrize("keep", [4, 5, 7, 8, 1, 2, 0, 3, 6])
+@pytest.mark.parametrize("keep", [7, 4, 5, 8, 1, 2, 0, 3, 6])
 def test_task_1_release_keeps_the_pages_of_the_first_tokens(lab, keep, reserved):
     cache = base_of(lab)
     other = sequence_with(lab, cache, 4)
     sequence = sequence_with(lab, cache, 8, 3 + reserved)
-    left = sequence.pages[: pages_needed(keep, 3)]
+    old, had, left = sequence.pages, list(sequence.pages), sequence.pages[: pages_needed(keep, 3)]
     cache.release(sequence, keep)
     name = f"after release(keep={keep}) of 8 tokens in {3 + reserved} pages of 3"
     suspects = {"everything was given up, whatever is to be kept": list[int]()}
@@ -165,6 +163,8 @@ def test_task_1_release_keeps_the_pages_of_the_first_tokens(lab, keep, reserved)
     )
     check_equal(sequence.length, keep, name=f"the sequence's length {name}")
     check_held(cache, dict.fromkeys([*other.pages, *left], 1), name)
+    check_new_list(sequence, old, had, name)
+    check_equal(cache.evicted, 0, name=f"how many pages were evicted so far (`evicted`), {name}")
     check_sound(cache, [other, sequence], name)
 
 
@@ -264,6 +264,8 @@ def test_task_2_a_page_is_found_only_with_all_its_tokens(lab):
         name = f"tokens found of a prompt of 10 that differs at position {wrong}, P = 3"
         check_equal(find(cache, sequence, prompt), wrong // 3 * 3, name=name)
         check_equal(len(sequence.pages), wrong // 3, name=f"how many pages the sequence has: {name}")
+        end = f"after match of a prompt that differs at position {wrong}"
+        check_tip(cache, sequence, sequence.pages[-1] if sequence.pages else 0, 0, end)
 
 
 def test_task_2_the_tokens_of_a_page_count_in_their_order(lab):
@@ -456,12 +458,11 @@ def test_task_2_pages_that_were_planned_in_this_step_are_found(lab):
 
 
 @pytest.mark.parametrize("kind", [list, tuple])
-def test_task_2_the_tokens_may_be_a_list_or_a_tuple_and_stay_the_callers(lab, kind):
+def test_task_2_the_tokens_may_be_a_list_or_a_tuple(lab, kind):
     cache = trie_of(lab)
     plant(lab, cache, text(9))
     sequence, prompt = sequence_with(lab, cache), kind(text(8))
     check_equal(find(cache, sequence, prompt), 6, name=f"tokens found of a {kind.__name__}")
-    check_equal(prompt, kind(text(8)), name=f"the {kind.__name__} of tokens after match")
 
 
 def test_task_2_no_page_is_taken_and_no_node_is_added_or_lost(lab):
@@ -469,6 +470,7 @@ def test_task_2_no_page_is_taken_and_no_node_is_added_or_lost(lab):
     plant(lab, cache, text(9))
     known, free = tree(cache), list(cache.allocator.free_pages)
     find(cache, sequence_with(lab, cache), text(6) + text(6, seed=1))
+    check_equal(cache.evicted, 0, name="how many pages were evicted so far (`evicted`), after match")
     check_equal(tree(cache), known, name="the tree after match")
     check_equal(cache.allocator.free_pages, free, name="the free pages after match")
 
@@ -479,8 +481,9 @@ def test_task_2_no_page_is_taken_and_no_node_is_added_or_lost(lab):
 @pytest.mark.parametrize("stop", range(1, 10))
 def test_task_3_tokens_that_are_known_but_not_computed_are_not_published(lab, stop):
     cache = trie_of(lab)
-    sequence = sequence_with(lab, cache, 0, 5)
-    cache.publish(sequence, text(15), stop)
+    sequence, token_ids = sequence_with(lab, cache, 0, 5), text(15)
+    cache.publish(sequence, token_ids, stop)
+    check_equal(token_ids, text(15), name=f"the caller's list of tokens after publish up to token {stop}")
     check_equal(
         tree(cache),
         tree_of((text(15), sequence.pages[: stop // 3])),
@@ -637,6 +640,21 @@ def test_task_3_a_page_that_was_computed_before_is_published_when_the_other_is_g
     check_equal(
         tree(cache), tree_of((text(3), [theirs.page])), name="the tree while the other's page is there"
     )
+    cut(cache, theirs)
+    cache.publish(sequence, text(11), 8)
+    own = sequence.pages[:3]
+    name = "after publish of two pages that were computed before, when the other's page was evicted"
+    check_equal(tree(cache), tree_of((text(6), own[:2])), name=f"the tree (tokens: page) {name}")
+    waits = {"pages that were computed in earlier steps wait for nothing": own[:2]}
+    check_equal(pages_in(cache.planned), [], name=f"the pages in `planned` {name}", suspects=waits)
+    check_tip(cache, sequence, own[1], 0, name)
+
+
+def test_task_3_only_what_this_step_computes_is_planned_when_more_is_published(lab):
+    cache = trie_of(lab)
+    (theirs,) = plant(lab, cache, text(3))
+    sequence = sequence_with(lab, cache, 7)
+    compute(sequence, 0, 1)
     cut(cache, theirs)
     cache.publish(sequence, text(11), 10)
     own = sequence.pages[:3]
@@ -809,44 +827,46 @@ def test_task_3_pages_are_taken_back_once(lab):
 def test_task_3_other_pages_may_be_evicted_in_the_order_that_they_had(lab):
     cache = trie_of(lab)
     x, y = pages_in(plant(lab, cache, text(6, seed=1)))
+    (z,) = pages_in(plant(lab, cache, text(3, seed=2)))
     path = plant(lab, cache, text(6))
+    plant(lab, cache, text(6, seed=1))  # once more: x and y are used again, after z
     sequence = sequence_with(lab, cache)
     hold(cache, sequence, path)
     compute(sequence, 0, 2)
     cache.publish(sequence, text(12), 12)
     withdraw_after_failure(cache, {sequence: 0})
-    check_unheld(cache, [y, x, path[1].page, path[0].page], "after a step that failed")
+    check_unheld(cache, [z, y, x, path[1].page, path[0].page], "after a step that failed")
 
 
 # Task 4: release and evict
 
 
-HELD = pytest.mark.parametrize(
-    ("held", "cached", "others"), [(0, 0, 0), (2, 0, 1), (0, 3, 0), (2, 3, 2), (0, 5, 7), (4, 2, 0)]
-)
+HELD = [(0, 0, 0), (2, 0, 1), (0, 3, 0), (2, 3, 2), (0, 5, 7), (4, 2, 0)]
+"""Pages of the tree that sequences hold, pages that only the tree holds, and pages of another user."""
 
 
-@HELD
-def test_task_4_free_pages_and_pages_that_no_sequence_holds_are_available(lab, held, cached, others):
-    cache = trie_of(lab)
-    cache.allocator.allocate(others)
-    path = plant(lab, cache, text(3 * held))
-    hold(cache, sequence_with(lab, cache), path)
-    cache.planned += path[1:]
-    path = plant(lab, cache, text(3 * cached, seed=1))
-    free = 12 - held - cached - others
-    check_equal(
-        cache.available,
-        free + cached,
-        name=f"pages available, where {free} are free, {cached} are only in the tree, sequences hold {held} of the "
-        f"tree, and another user of the allocator {others}",
-        suspects={
+def test_task_4_free_pages_and_pages_that_no_sequence_holds_are_available(lab):
+    found, expected, wrong = dict[str, int](), dict[str, int](), defaultdict[str, dict[str, int]](dict)
+    for held, cached, others in HELD:
+        cache = trie_of(lab)
+        cache.allocator.allocate(others)
+        path = plant(lab, cache, text(3 * held))
+        hold(cache, sequence_with(lab, cache), path)
+        cache.planned += path[1:]
+        leaves, free = bool(plant(lab, cache, text(3 * cached, seed=1))), 12 - held - cached - others
+        case = (
+            f"pages available, where {free} are free, {cached} are only in the tree, sequences hold {held} of the "
+            f"tree, and another user of the allocator {others}"
+        )
+        found[case], expected[case] = cache.available, free + cached
+        for mistake, value in {
             "only the free pages were counted": free,
             "only the pages of the tree were counted": cached,
             "pages of the tree that a sequence holds were counted": free + cached + held,
-            "of the tree only the leaves were counted": free + len(path[-1:]),
-        },
-    )
+            "of the tree only the leaves were counted": free + leaves,
+        }.items():
+            wrong[mistake][case] = value
+    check_calls(found, expected, wrong)
 
 
 @pytest.mark.parametrize("length", [3, 4, 5, 6, 7, 1, 2])
@@ -890,6 +910,18 @@ def test_task_4_pages_that_another_sequence_holds_are_not_to_be_evicted(lab):
     release(cache, second)
     check_unheld(cache, [c, d, b, a], "after the second was released, too")
     check_sound(cache, [first, second], "after the second was released, too")
+
+
+@pytest.mark.parametrize("others", [1, 2, 3])
+def test_task_4_a_page_may_be_evicted_when_its_last_sequence_is_released(lab, others):
+    cache = trie_of(lab)
+    sequences = [computed(lab, cache, text(7)) for _ in range(1 + others)]
+    pages = sequences[0].pages[:2]
+    for left in reversed(range(1 + others)):
+        release(cache, sequences[left])
+        name = f"when {left} of {1 + others} sequences still hold the pages {pages[0]} and {pages[1]}"
+        check_unheld(cache, [] if left else pages[::-1], name)
+        check_sound(cache, sequences, name)
 
 
 def test_task_4_a_request_that_begins_alike_finds_what_was_released(lab):
@@ -1048,14 +1080,17 @@ def test_task_4_what_was_evicted_is_not_found(lab):
     )
 
 
-def test_task_4_free_pages_are_taken_before_any_is_evicted(lab):
+@pytest.mark.parametrize("pages", [3, 2, 1])
+def test_task_4_free_pages_are_taken_before_any_is_evicted(lab, pages):
     cache = trie_of(lab, num_pages=8)
     plant(lab, cache, text(12))
-    before, sequence = tree(cache), sequence_with(lab, cache)
-    cache.acquire(sequence, 7)
-    check_equal(len(sequence.pages), 3, name="how many pages the sequence got for 7 tokens, P = 3")
-    check_equal(tree(cache), before, name="the tree after acquire of 3 pages where 3 are free")
-    check_equal(cache.evicted, 0, name="how many pages were evicted so far (`evicted`)")
+    before, sequence, count = tree(cache), sequence_with(lab, cache), 3 * pages - 2
+    name = f"acquire of {pages} pages where 3 are free and 4 may be evicted"
+    acquire(lab, cache, sequence, count, name)
+    check_equal(len(sequence.pages), pages, name=f"how many pages the sequence got for {count} tokens, P = 3")
+    check_equal(sequence.length, 0, name=f"the sequence's length after {name} (nothing is computed yet)")
+    check_equal(tree(cache), before, name=f"the tree (tokens: page) after {name}")
+    check_equal(cache.evicted, 0, name=f"how many pages were evicted so far (`evicted`), after {name}")
 
 
 @pytest.mark.parametrize("count", [10, 12, 13, 15, 16, 18, 19, 21])
@@ -1064,8 +1099,8 @@ def test_task_4_only_what_the_free_pages_lack_is_evicted(lab, count):
     cache = trie_of(lab, num_pages=8)
     a, b, c, d = pages_in(plant(lab, cache, text(12)))
     sequence, lacking = sequence_with(lab, cache), pages_needed(count, 3)
-    cache.acquire(sequence, count)
     name = f"after acquire of {lacking} pages where 3 are free and 4 may be evicted"
+    acquire(lab, cache, sequence, count, name.removeprefix("after "))
     check_equal(len(sequence.pages), lacking, name=f"how many pages the sequence has {name}")
     left = [a, b, c, d][: 7 - lacking]
     check_equal(tree(cache), tree_of((text(12), left)), name=f"the tree (tokens: page) {name}")
@@ -1118,7 +1153,7 @@ def test_task_4_what_match_has_found_is_not_evicted_by_the_acquire_behind_it(lab
     assert c in sequence.pages, f"page {c} was evicted, and the sequence has {sequence.pages}"
 
 
-@HELD
+@pytest.mark.parametrize(("held", "cached", "others"), HELD)
 def test_task_4_acquire_can_get_what_is_available_and_no_more(lab, held, cached, others):
     cache = trie_of(lab)
     cache.allocator.allocate(others)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from coursekit import lab as door
@@ -59,11 +59,20 @@ def in_tree(scheduler, standing):
 
 def check_frees(scheduler, standing, expected, what):
     """Compare what `frees` says with what is expected, and with what a release does."""
-    known = ""
-    if standing.sequence.pages:
-        count = scheduler.cache.allocator.references[standing.sequence.pages[-1]]
-        known = f" (references of its last page: {count}, {in_tree(scheduler, standing)})"
-    check_equal(frees(scheduler, standing, what), expected, name=f"what frees says for {what}{known}")
+    known, suspects, pages = "", dict[str, bool](), standing.sequence.pages
+    if pages:
+        count, tree = scheduler.cache.allocator.references[pages[-1]], in_tree(scheduler, standing)
+        known = f" (references of its last page: {count}, {tree})"
+        if (len(pages), count) == (1, 2) and expected:
+            suspects[
+                "of the two references of its only page, one is the tree's: no other sequence holds this page"
+            ] = False
+    check_equal(
+        frees(scheduler, standing, what),
+        expected,
+        name=f"what frees says for {what}{known}",
+        suspects=suspects,
+    )
     before = scheduler.cache.available
     scheduler.cache.release(standing.sequence)
     check_equal(
@@ -110,6 +119,20 @@ def test_task_1_a_sequence_whose_pages_are_all_held_elsewhere_frees_none(lab, ki
         said,
         False,
         name=f"what frees says for a sequence with {plural(pages, 'page')} that another one holds, too",
+    )
+
+
+@both_caches
+def test_task_1_pages_that_are_shared_before_the_last_one_do_not_matter(lab, kind):
+    scheduler = scheduler_of(lab, kind=kind)
+    running = run(lab, scheduler, text(12), 8, client="A")
+    scheduler.cache.allocator.share(running.sequence.pages[:2])
+    said = frees(scheduler, running, "a sequence with 3 pages, the first two of which are shared")
+    check_equal(
+        said,
+        True,
+        name="what frees says for a sequence with 3 pages, where another one holds the first two, and not the last",
+        suspects={"the last page decides, and this sequence alone holds it": False},
     )
 
 
@@ -240,14 +263,15 @@ def test_task_1_the_order_of_arrival_is_not_that_of_the_list(lab):
     check_victim(scheduler, line[3], None, f"{what}, and D needs a page")
 
 
-def test_task_1_a_request_that_waits_may_ask_too(lab):
+@pytest.mark.parametrize("decodes", [True, False])
+def test_task_1_decodes_and_prompts_are_victims_alike(lab, decodes):
     scheduler = scheduler_of(lab)
-    early = wait(lab, scheduler, text(5), client="A", level=1)
-    run(lab, scheduler, text(5, seed=1), 4, client="B", level=1)
-    run(lab, scheduler, text(5, seed=2), 4, client="C", level=2)
-    late = wait(lab, scheduler, text(5, seed=3), client="D", level=1)
-    check_victim(scheduler, early, "B", "where A needs a page, waits, came first and has level 1")
-    check_victim(scheduler, late, None, "where D needs a page, waits, came last and has level 1")
+    line = [
+        run(lab, scheduler, text(4, n), 4 if own else 3, client="ABC"[n], generated=[7] if own else [])
+        for n, own in enumerate([True, not decodes, decodes])
+    ]
+    what = f"where A needs a page, {'C' if decodes else 'B'} decodes, and {'B' if decodes else 'C'} is still a prompt"
+    check_victim(scheduler, line[0], "C", what, {"whether it decodes makes no difference: C came last": "B"})
 
 
 def test_task_1_a_request_that_waits_has_no_pages_to_lose(lab):
@@ -311,7 +335,11 @@ def test_task_1_the_victim_is_the_right_one_in_any_line(data, count):
     for number in range(count):
         seed = data.draw(st.integers(0, 2), label="text")
         options = {"client": "ABCDEFG"[number], "level": data.draw(st.integers(0, 3), label="level")}
-        line.append(run(lab, scheduler, text(12, seed), data.draw(st.integers(0, 9)), **options))
+        computed, tokens = data.draw(st.integers(0, 9), label="computed"), text(12, seed)
+        if computed and data.draw(st.booleans(), label="decodes"):
+            options["generated"] = [tokens[computed]]
+            tokens = tokens[:computed]
+        line.append(run(lab, scheduler, tokens, computed, **options))
     scheduler.running = data.draw(st.permutations(line))
     in_step = data.draw(st.sets(st.sampled_from(line)))
     for each in sorted(in_step, key=lambda each: each.rank):
@@ -332,89 +360,103 @@ def test_task_1_the_victim_is_the_right_one_in_any_line(data, count):
     check_victim(scheduler, asks, name(able[0]) if able else None, what)
 
 
+@pytest.mark.parametrize("patience", [1, 2, 5])
+def test_task_1_a_level_rises_by_one_each_time_that_patience_steps_were_waited(lab, patience):
+    scheduler = scheduler_of(lab, patience=patience)
+    waiting = wait(lab, scheduler, text(5), client="A")
+    seen = []
+    for _ in range(4 * patience + 2):
+        scheduler.age()
+        seen.append(waiting.level)
+    check_equal(
+        seen,
+        [min(step // patience, 3) for step in range(1, 4 * patience + 3)],
+        name=f"the level of a request that waits, after each step, with a patience of {plural(patience, 'step')}",
+        suspects={
+            "the level is not capped: 3 is the highest": [
+                step // patience for step in range(1, 4 * patience + 3)
+            ],
+        },
+    )
+    check_equal(waiting.waited, 4 * patience + 2, name="how many steps it has waited")
+
+
+@pytest.mark.parametrize("resumes", [False, True])
+@pytest.mark.parametrize("level", [0, 1, 2, 3])
+def test_task_1_no_level_is_above_the_highest_and_none_falls(lab, level, resumes):
+    scheduler = scheduler_of(lab, patience=2)
+    waiting = wait(lab, scheduler, text(5), client="A", level=level, resumes=resumes)
+    seen = []
+    for _ in range(10):
+        scheduler.age()
+        seen.append(waiting.level)
+    expected = [min(level + step // 2, 3) for step in range(1, 11)]
+    check_equal(
+        seen,
+        expected,
+        name=f"the level of a request that waits{' to resume' * resumes}, after each step, from level {level} on",
+    )
+
+
+def test_task_1_a_request_that_runs_does_not_age(lab):
+    scheduler = scheduler_of(lab, patience=1)
+    running = run(lab, scheduler, text(5), 4, client="A")
+    waiting = wait(lab, scheduler, text(5, seed=1), client="B")
+    scheduler.age()
+    check_equal(
+        [running.level, waiting.level],
+        [0, 1],
+        name="the levels of a request that runs and of one that waits, after a step, with a patience of 1",
+        suspects={"a request that runs has aged: it doesn't wait": [1, 1]},
+    )
+
+
+def test_task_1_of_the_requests_of_a_client_at_a_level_only_the_first_ages(lab):
+    scheduler = scheduler_of(lab, patience=2)
+    line = [
+        wait(lab, scheduler, text(5, seed=n), client=client, level=level)
+        for n, (client, level) in enumerate([("A", 0), ("A", 0), ("B", 0), ("A", 1), ("A", 0), ("B", 0)])
+    ]
+    scheduler.waiting.reverse()
+    told = (
+        "where client A's requests had the levels 0, 0, 1, 0 (numbers 0, 1, 3, 4) and client B's 0, 0 (2, 5)"
+    )
+    scheduler.age()
+    check_equal(
+        [each.waited for each in line],
+        [1, 0, 1, 1, 0, 0],
+        name=f"how long each request has `waited` after a step, {told}",
+        suspects={
+            "all requests that wait have aged: a client with many would fill the highest level": [1] * 6,
+            "one request of a client has aged, of all its levels": [1, 0, 1, 0, 0, 0],
+            "the last of a client's requests has aged, not the first that came": [0, 0, 0, 1, 1, 1],
+            "one request of a level has aged, of all clients: each client has a first": [1, 0, 0, 1, 0, 0],
+        },
+    )
+    scheduler.age()
+    early = "a level has risen before it was known which requests age: first find these, then let them age"
+    check_equal(
+        [each.level for each in line],
+        [1, 0, 1, 2, 0, 0],
+        name=f"the levels after 2 steps with a patience of 2, {told}",
+        suspects={early: [1, 0, 1, 1, 0, 0]},
+    )
+    for _ in range(2):
+        scheduler.age()
+    check_equal(
+        [each.level for each in line],
+        [2, 1, 2, 3, 0, 1],
+        name="the levels after 4 steps: the next request of a level ages when the first one has risen",
+    )
+
+
 # Task 2: preempt
 
 
-def test_task_2_higher_levels_are_served_first_then_decodes_then_the_first_that_came(lab):
-    scheduler = scheduler_of(lab, pages=40)
-    wanted = {}
-    for number, (level, decodes) in enumerate(
-        [(0, True), (1, False), (3, False), (1, True), (0, False), (3, True), (1, True), (3, False)]
-    ):
-        called = "ABCDEFGH"[number]
-        generated = [7] if decodes else []
-        run(
-            lab,
-            scheduler,
-            text(7, number),
-            7 if decodes else 6,
-            client=called,
-            level=level,
-            generated=generated,
-        )
-        wanted[called] = (-level, not decodes, number)
-    told = ", ".join(
-        f"{each} (level {-level}, {'a prompt' if prompt else 'a decode'})"
-        for each, (level, prompt, _) in wanted.items()
-    )
-    check_equal(
-        names(scheduler.line()),
-        sorted(wanted, key=lambda each: wanted[each]),
-        name=f"the line of {told}",
-        suspects={
-            "decodes come before higher levels: a level's decodes come first among those of their level only": sorted(
-                wanted, key=lambda each: (wanted[each][1], wanted[each][0], wanted[each][2])
-            ),
-            "the decodes of a level don't come first": sorted(wanted, key=lambda each: wanted[each][::2]),
-            "a prompt whose last token is due was taken for a decode": sorted(
-                wanted, key=lambda each: wanted[each][::2]
-            ),
-            "the decodes of a level come last": sorted(
-                wanted, key=lambda each: (wanted[each][0], not wanted[each][1], wanted[each][2])
-            ),
-            "the lowest level comes first": sorted(
-                wanted, key=lambda each: (-wanted[each][0], *wanted[each][1:])
-            ),
-            "the levels don't count": sorted(wanted, key=lambda each: wanted[each][1:]),
-        },
-    )
-
-
-def test_task_2_in_a_level_the_first_that_came_is_first_wherever_it_stands_in_the_list(lab):
-    scheduler = scheduler_of(lab, pages=40)
-    line = [run(lab, scheduler, text(5, seed=n), 3, client="ABC"[n]) for n in range(3)]
-    scheduler.running = [line[2], line[0], line[1]]
-    as_listed = {"the order of `running` was kept: one that has resumed stands at its end": ["C", "A", "B"]}
-    check_equal(
-        names(scheduler.line()),
-        ["A", "B", "C"],
-        name="the line, where `running` is C, A, B",
-        suspects=as_listed,
-    )
-    check_equal(
-        names(scheduler.running),
-        ["C", "A", "B"],
-        name="the order of `running`, after the line was walked",
-        suspects={"`running` itself was sorted, and not a copy of it": ["A", "B", "C"]},
-    )
-
-
-def test_task_2_a_request_that_is_preempted_while_the_line_is_walked_is_left_out(lab):
-    scheduler = scheduler_of(lab, pages=40)
-    line = [run(lab, scheduler, text(5, seed=n), 4, client="ABCD"[n]) for n in range(4)]
-    served = []
-    for each in scheduler.line():
-        served.append(name(each))
-        if each is line[1]:
-            scheduler.preempt(line[3])
-            check_lost(scheduler, "after D was preempted")
-    check_equal(preempted(scheduler), ["D"], name="whom `preempted` names after D was preempted")
-    check_equal(
-        served,
-        ["A", "B", "C"],
-        name="the line, where D is preempted while B is served",
-        suspects={"D was served after it was preempted: it has no pages, and waits": ["A", "B", "C", "D"]},
-    )
+def only_one(suspects):
+    """The suspects of which no two give the same: where two do, neither can be named."""
+    given_ = list(suspects.values())
+    return {why: value for why, value in suspects.items() if given_.count(value) == 1}
 
 
 @both_caches
@@ -432,12 +474,14 @@ def test_task_2_room_is_what_its_pages_and_the_available_ones_hold_beyond_its_to
         (pages + available) * P - computed,
         name=f"the room of a request with {plural(computed, 'token')} in {plural(pages, 'page')} of 3, where "
         f"{plural(available, 'further page')} can be had",
-        suspects={
-            "its own last page still has room": available * P,
-            "the pages that it has beyond its tokens count, and those that are available": pages * P
-            - computed,
-            "room is counted in tokens, not in pages": pages + available,
-        },
+        suspects=only_one(
+            {
+                "its own last page still has room": available * P,
+                "the pages that it has beyond its tokens count, and those that are available": pages * P
+                - computed,
+                "room is counted in tokens, not in pages": pages + available,
+            }
+        ),
     )
 
 
@@ -471,6 +515,7 @@ def test_task_2_where_there_are_pages_they_are_taken_and_no_request_is_preempted
     )
     check_equal(running.sequence.length, computed, name=f"how many tokens are computed, {when}")
     check_equal(preempted(scheduler), [], name=f"who was preempted {when}")
+    check_equal(scheduler.short, False, name=f"whether `short` notes that a page was lacking, {when}")
     check_books(scheduler, f"after take_pages {when}")
 
 
@@ -523,6 +568,9 @@ def test_task_2_one_victim_is_preempted_where_there_is_no_room_for_a_single_toke
     check_equal(len(line[0].sequence.pages), 4, name="how many pages the request has then")
     check_equal(names(scheduler.running), ["A", "B", "C"], name="who runs then")
     check_equal(names(scheduler.waiting), ["D"], name="who waits then")
+    check_equal(
+        scheduler.short, True, name="whether `short` notes that A lacked a page, and D was preempted for it"
+    )
 
 
 @both_caches
@@ -547,6 +595,7 @@ def test_task_2_a_preempted_request_waits_without_pages(lab, kind, computed):
     victim.waited = 5
     victim.charged = computed
     tokens = list(victim.request.token_ids)
+    scheduler.had = {each: each.sequence.length for each in scheduler.running}  # as in a step
     scheduler.preempt(victim)
     when = f"after a request with {plural(computed, 'token')} in pages of 3 was preempted"
     check_lost(scheduler, when)
@@ -601,58 +650,7 @@ def test_task_2_several_that_are_preempted_are_all_told(lab):
     check_equal(names(scheduler.running), ["B"], name="who runs after two preemptions")
 
 
-# Task 3: begin and resume
-
-
-@pytest.mark.parametrize("patience", [1, 2, 5])
-def test_task_3_a_level_rises_by_one_each_time_that_patience_steps_were_waited(lab, patience):
-    scheduler = scheduler_of(lab, patience=patience)
-    waiting = wait(lab, scheduler, text(5), client="A")
-    seen = []
-    for _ in range(4 * patience + 2):
-        scheduler.age()
-        seen.append(waiting.level)
-    check_equal(
-        seen,
-        [min(step // patience, 3) for step in range(1, 4 * patience + 3)],
-        name=f"the level of a request that waits, after each step, with a patience of {plural(patience, 'step')}",
-        suspects={
-            "the level is not capped: 3 is the highest": [
-                step // patience for step in range(1, 4 * patience + 3)
-            ],
-        },
-    )
-    check_equal(waiting.waited, 4 * patience + 2, name="how many steps it has waited")
-
-
-@pytest.mark.parametrize("level", [0, 1, 2, 3])
-def test_task_3_no_level_is_above_the_highest_and_none_falls(lab, level):
-    scheduler = scheduler_of(lab, patience=2)
-    waiting = wait(lab, scheduler, text(5), client="A", level=level)
-    seen = []
-    for _ in range(10):
-        scheduler.age()
-        seen.append(waiting.level)
-    expected = [min(level + step // 2, 3) for step in range(1, 11)]
-    check_equal(
-        seen, expected, name=f"the level of a request that waits, after each step, from level {level} on"
-    )
-
-
-def test_task_3_a_request_that_runs_does_not_age(lab):
-    scheduler = scheduler_of(lab, patience=1)
-    running = run(lab, scheduler, text(5), 4, client="A")
-    waiting = wait(lab, scheduler, text(5, seed=1), client="B")
-    scheduler.age()
-    check_equal(
-        [running.level, waiting.level],
-        [0, 1],
-        name="the levels of a request that runs and of one that waits, after a step, with a patience of 1",
-        suspects={"a request that runs has aged: it doesn't wait": [1, 1]},
-    )
-
-
-def test_task_3_what_was_waited_before_counts_on_after_a_preemption(lab):
+def test_task_2_what_was_waited_before_counts_on_after_a_preemption(lab):
     scheduler = scheduler_of(lab, patience=4)
     victim = wait(lab, scheduler, text(5), client="A")
     for _ in range(3):
@@ -666,49 +664,95 @@ def test_task_3_what_was_waited_before_counts_on_after_a_preemption(lab):
     check_equal(victim.level, 1, name="its level when it was preempted and has waited a fourth step")
 
 
-def test_task_3_of_the_requests_of_a_client_at_a_level_only_the_first_ages(lab):
-    scheduler = scheduler_of(lab, patience=2)
-    line = [
-        wait(lab, scheduler, text(5, seed=n), client=client, level=level)
-        for n, (client, level) in enumerate([("A", 0), ("A", 0), ("B", 0), ("A", 1), ("A", 0), ("B", 0)])
-    ]
-    scheduler.waiting.reverse()
-    told = (
-        "where client A's requests had the levels 0, 0, 1, 0 (numbers 0, 1, 3, 4) and client B's 0, 0 (2, 5)"
+# Task 3: begin and resume
+
+
+def test_task_3_higher_levels_are_served_first_then_decodes_then_the_first_that_came(lab):
+    scheduler = scheduler_of(lab, pages=40)
+    wanted = {}
+    for number, (level, decodes) in enumerate(
+        [(0, True), (1, False), (3, False), (1, True), (0, False), (3, True), (1, True), (3, False)]
+    ):
+        called = "ABCDEFGH"[number]
+        generated = [7] if decodes else []
+        run(
+            lab,
+            scheduler,
+            text(7, number),
+            7 if decodes else 6,
+            client=called,
+            level=level,
+            generated=generated,
+        )
+        wanted[called] = (-level, not decodes, number)
+    told = ", ".join(
+        f"{each} (level {-level}, {'a prompt' if prompt else 'a decode'})"
+        for each, (level, prompt, _) in wanted.items()
     )
-    scheduler.age()
     check_equal(
-        [each.waited for each in line],
-        [1, 0, 1, 1, 0, 0],
-        name=f"how long each request has `waited` after a step, {told}",
+        names(scheduler.line()),
+        sorted(wanted, key=lambda each: wanted[each]),
+        name=f"the line of {told}",
         suspects={
-            "all requests that wait have aged: a client with many would fill the highest level": [1] * 6,
-            "one request of a client has aged, of all its levels": [1, 0, 1, 0, 0, 0],
-            "the last of a client's requests has aged, not the first that came": [0, 0, 0, 1, 1, 1],
-            "one request of a level has aged, of all clients: each client has a first": [1, 0, 0, 1, 0, 0],
+            "decodes come before higher levels: a level's decodes come first among those of their level only": sorted(
+                wanted, key=lambda each: (wanted[each][1], wanted[each][0], wanted[each][2])
+            ),
+            "the decodes of a level don't come first": sorted(wanted, key=lambda each: wanted[each][::2]),
+            "a prompt whose last token is due was taken for a decode": sorted(
+                wanted, key=lambda each: wanted[each][::2]
+            ),
+            "the decodes of a level come last": sorted(
+                wanted, key=lambda each: (wanted[each][0], not wanted[each][1], wanted[each][2])
+            ),
+            "the lowest level comes first": sorted(
+                wanted, key=lambda each: (-wanted[each][0], *wanted[each][1:])
+            ),
+            "the levels don't count": sorted(wanted, key=lambda each: wanted[each][1:]),
         },
     )
-    scheduler.age()
-    early = "a level has risen before it was known which requests age: first find these, then let them age"
+
+
+def test_task_3_in_a_level_the_first_that_came_is_first_wherever_it_stands_in_the_list(lab):
+    scheduler = scheduler_of(lab, pages=40)
+    line = [run(lab, scheduler, text(5, seed=n), 3, client="ABC"[n]) for n in range(3)]
+    scheduler.running = [line[2], line[0], line[1]]
+    as_listed = {"the order of `running` was kept: one that has resumed stands at its end": ["C", "A", "B"]}
     check_equal(
-        [each.level for each in line],
-        [1, 0, 1, 2, 0, 0],
-        name=f"the levels after 2 steps with a patience of 2, {told}",
-        suspects={early: [1, 0, 1, 1, 0, 0]},
+        names(scheduler.line()),
+        ["A", "B", "C"],
+        name="the line, where `running` is C, A, B",
+        suspects=as_listed,
     )
-    for _ in range(2):
-        scheduler.age()
     check_equal(
-        [each.level for each in line],
-        [2, 1, 2, 3, 0, 1],
-        name="the levels after 4 steps: the next request of a level ages when the first one has risen",
+        names(scheduler.running),
+        ["C", "A", "B"],
+        name="the order of `running`, after the line was walked",
+        suspects={"`running` itself was sorted, and not a copy of it": ["A", "B", "C"]},
     )
 
 
-def order_of(scheduler, begun=None):
+def test_task_3_a_request_that_is_preempted_while_the_line_is_walked_is_left_out(lab):
+    scheduler = scheduler_of(lab, pages=40)
+    line = [run(lab, scheduler, text(5, seed=n), 4, client="ABCD"[n]) for n in range(4)]
+    served = []
+    for each in scheduler.line():
+        served.append(name(each))
+        if each is line[1]:
+            scheduler.preempt(line[3])
+            check_lost(scheduler, "after D was preempted")
+    check_equal(preempted(scheduler), ["D"], name="whom `preempted` names after D was preempted")
+    check_equal(
+        served,
+        ["A", "B", "C"],
+        name="the line, where D is preempted while B is served",
+        suspects={"D was served after it was preempted: it has no pages, and waits": ["A", "B", "C", "D"]},
+    )
+
+
+def order_of(scheduler, got=None):
     """The waiting requests by their turn."""
-    counts = {each.request.client: 0 for each in scheduler.waiting} | (begun or {})
-    return names(sorted(scheduler.waiting, key=lambda each: scheduler.turn(each, counts)))
+    scheduler.got.update(got or {})
+    return names(sorted(scheduler.waiting, key=scheduler.turn))
 
 
 def test_task_3_the_turn_goes_by_level_then_resuming_then_service_then_arrival(lab):
@@ -796,7 +840,10 @@ def test_task_3_a_request_may_begin_where_there_are_pages_for_all_that_is_due(la
         scheduler.may_begin(waiting),
         tokens <= available * P,
         name=f"whether a request may begin where {told}",
-        suspects={"there is a page for its first tokens, not for all that is due": True},
+        suspects={
+            "there is a page for its first tokens, not for all that is due": True,
+            **({"as many pages as are lacking are enough": False} if -(-tokens // P) == available else {}),
+        },
     )
     check_unchanged(scheduler, before, f"after may_begin, where {told}")
 
@@ -840,29 +887,58 @@ def test_task_3_a_request_that_resumes_needs_room_for_its_output_too(lab, genera
     )
 
 
+def test_task_3_the_reference_of_the_tree_keeps_no_page_of_a_request_that_makes_room(lab):
+    """Without a tree the same request makes room, too: so if only that one may begin, it is the reference."""
+    for kind in CACHES:
+        scheduler = scheduler_of(lab, kind=kind)
+        run(lab, scheduler, text(9), 6, client="A")
+        waiting = wait(lab, scheduler, text(3, 7), client="W", level=1)
+        take(scheduler)
+        where = " (a tree has a reference to each of them, too)" if kind == "trie" else ""
+        tree = {"the reference of the tree is that of no request: such a page may be evicted": False}
+        check_equal(
+            scheduler.may_begin(waiting),
+            True,
+            name="whether W (level 1) may begin with 3 tokens due, where no page of 3 is available, and A (level 0) "
+            f"alone holds 2{where}",
+            suspects=tree if kind == "trie" else None,
+        )
+
+
+# How many tokens are due, the levels of the waiting request and of those that run: 4 tokens each, in 2 pages of 3
 MAY = {
-    "one of a lower level runs": (1, {"A": 0}, True),
-    "one of a lower level runs, and came first": (3, {"A": 2, "B": 3}, True),
-    "only its own level runs": (1, {"A": 1, "B": 1}, False),
-    "only higher levels run": (0, {"A": 1, "B": 3}, False),
-    "nothing runs": (3, {}, False),
+    "one of a lower level has as many": (6, 1, {"A": 0}, True),
+    "one of a lower level has one too few": (7, 1, {"A": 0}, False),
+    "one of a lower level, which came first, has as many": (6, 3, {"A": 2, "B": 3}, True),
+    "two of lower levels have as many together": (12, 2, {"A": 0, "B": 1}, True),
+    "two of lower levels have one too few together": (13, 2, {"A": 0, "B": 1}, False),
+    "one of a lower level has too few, and one of its own level has the others": (
+        9,
+        1,
+        {"A": 0, "B": 1},
+        False,
+    ),
+    "only its own level runs": (3, 1, {"A": 1, "B": 1}, False),
+    "only higher levels run": (3, 0, {"A": 1, "B": 3}, False),
+    "nothing runs": (3, 3, {}, False),
 }
 
 
 @both_caches
 @pytest.mark.parametrize("what", list(MAY))
-def test_task_3_without_pages_only_a_lower_level_makes_room(lab, kind, what):
-    level, others, expected = MAY[what]
+def test_task_3_without_pages_only_lower_levels_can_make_room(lab, kind, what):
+    tokens, level, others, expected = MAY[what]
     scheduler = scheduler_of(lab, kind=kind)
     for number, (called, its) in enumerate(others.items()):
         run(lab, scheduler, text(9, number), 4, client=called, level=its)
-    waiting = wait(lab, scheduler, text(9, 7), client="W", level=level)
+    waiting = wait(lab, scheduler, text(tokens, 7), client="W", level=level)
     take(scheduler)
     before = books(scheduler)
     check_equal(
         scheduler.may_begin(waiting),
         expected,
-        name=f"whether a request of level {level} may begin where no page is available and {what}",
+        name=f"whether a request of level {level} may begin with {tokens} tokens due, where no page of 3 is "
+        f"available, and of those that it lacks {what}",
     )
     check_unchanged(scheduler, before, "after may_begin, which only answers")
 
@@ -870,7 +946,7 @@ def test_task_3_without_pages_only_a_lower_level_makes_room(lab, kind, what):
 def test_task_3_a_later_request_of_the_same_level_makes_no_room_for_one_that_waits(lab):
     """It runs already: to preempt it would win nothing."""
     scheduler = scheduler_of(lab)
-    waiting = wait(lab, scheduler, text(9), client="A", level=1)
+    waiting = wait(lab, scheduler, text(5), client="A", level=1)
     run(lab, scheduler, text(9, 1), 4, client="B", level=1)
     take(scheduler)
     check_equal(
@@ -881,10 +957,298 @@ def test_task_3_a_later_request_of_the_same_level_makes_no_room_for_one_that_wai
     )
 
 
-def admitted(scheduler, budget=50):
+def test_task_3_pages_that_are_there_and_those_of_lower_levels_count_together(lab):
+    scheduler = scheduler_of(lab)
+    run(lab, scheduler, text(9), 4, client="A")
+    fits, not_quite = (
+        wait(lab, scheduler, text(tokens, 7), client="W", level=1, max_tokens=2) for tokens in (9, 10)
+    )
+    take(scheduler, 1)
+    check_equal(
+        [scheduler.may_begin(fits), scheduler.may_begin(not_quite)],
+        [True, False],
+        name="whether requests of level 1 may begin with 9 and 10 tokens due, where 1 page of 3 is available, and A "
+        "(level 0) has 2",
+    )
+
+
+def test_task_3_a_request_in_this_step_does_not_count_as_one_that_can_make_room(lab):
+    scheduler = scheduler_of(lab)
+    plan(lab, scheduler, run(lab, scheduler, text(9), 4, client="A"))
+    waiting = wait(lab, scheduler, text(3, 7), client="W", level=1)
+    take(scheduler)
+    check_equal(
+        scheduler.may_begin(waiting),
+        False,
+        name="whether a request of level 1 may begin, where no page is available and A (level 0) is in this step",
+        suspects={"A was counted: a request that has a part in this step keeps its pages": True},
+    )
+
+
+@pytest.mark.parametrize(("tokens", "expected"), [(12, True), (13, False)])
+def test_task_3_a_page_that_two_of_lower_levels_hold_makes_room_once(lab, tokens, expected):
+    """A and B hold two pages together, and one more each: four become available."""
+    scheduler = scheduler_of(lab)
+    run(lab, scheduler, text(12), 8, client="A")
+    run(lab, scheduler, [*text(6), *text(6, 1)], 8, client="B")
+    waiting = wait(lab, scheduler, text(tokens, 7), client="W", level=1)
+    take(scheduler)
+    check_equal(
+        scheduler.may_begin(waiting),
+        expected,
+        name=f"whether W (level 1) may begin with {tokens} tokens due, where A and B (level 0) have 3 pages of 3 "
+        "each, two of them the same",
+        suspects={
+            "the pages of each were counted: one that both hold becomes available once": True,
+            "only pages that a single request holds were counted: if all that hold a page lose it, it is available": (
+                False
+            ),
+        },
+    )
+
+
+@pytest.mark.parametrize(("tokens", "expected"), [(3, True), (4, False)])
+def test_task_3_a_page_that_another_request_keeps_makes_no_room(lab, tokens, expected):
+    scheduler = scheduler_of(lab)
+    run(lab, scheduler, text(12), 8, client="A")
+    run(lab, scheduler, [*text(6), *text(6, 1)], 8, client="B", level=1)
+    waiting = wait(lab, scheduler, text(tokens, 7), client="W", level=1)
+    take(scheduler)
+    check_equal(
+        scheduler.may_begin(waiting),
+        expected,
+        name=f"whether W (level 1) may begin with {tokens} tokens due, where A (level 0) has 3 pages of 3, of which "
+        "B (level 1) holds two, too",
+        suspects={"all pages of A were counted: B keeps two of them": True},
+    )
+
+
+@pytest.mark.parametrize(("tokens", "expected"), [(9, True), (10, False)])
+def test_task_3_a_page_that_was_found_for_the_request_itself_makes_no_room(lab, tokens, expected):
+    scheduler = scheduler_of(lab)
+    run(lab, scheduler, text(12), 8, client="A")
+    waiting = wait(lab, scheduler, [*text(6), *text(tokens - 6, 1)], client="W", level=1)
+    take(scheduler)
+    found = scheduler.cache.match(waiting.sequence, waiting.request.token_ids)
+    check_equal(found, 6, name=f"how many of W's {tokens} tokens the cache finds")
+    check_equal(
+        scheduler.may_begin(waiting),
+        expected,
+        name=f"whether W (level 1) may begin with 6 of {tokens} tokens found, where A (level 0) has 3 pages of 3, "
+        "and W's two are among them",
+        suspects={"all pages of A were counted: W needs two of them itself": True},
+    )
+
+
+@both_caches
+@pytest.mark.parametrize(
+    ("levels", "expected"), [((0, 2), True), ((2, 0), True), ((1, 1), False), ((1, 2), False)]
+)
+def test_task_3_without_a_seat_only_a_lower_level_can_give_one(lab, kind, levels, expected):
+    scheduler = scheduler_of(lab, kind=kind, num_seats=2)
+    for number, level in enumerate(levels):
+        run(lab, scheduler, text(9, number), 4, client="AB"[number], level=level)
+    waiting = wait(lab, scheduler, text(5, 7), client="W", level=1)
+    before = books(scheduler)
+    low = "AB"[levels.index(min(levels))]
+    check_equal(
+        scheduler.may_begin(waiting),
+        expected,
+        name=f"whether W (level 1) may begin, where there are pages, and A and B (levels {levels[0]} and "
+        f"{levels[1]}) "
+        "run in the only 2 seats",
+        suspects={
+            "there are pages; no seat is free, and no request of a lower level has one": True,
+            f"there are pages; no seat is free, and {low} can give its own": False,
+        },
+    )
+    check_unchanged(scheduler, before, "after may_begin, which only answers")
+
+
+def test_task_3_a_seat_can_be_had_from_one_that_frees_no_page(lab):
+    scheduler = scheduler_of(lab, num_seats=2)
+    run(lab, scheduler, text(12), 8, client="A", level=2)
+    run(lab, scheduler, text(12), 6, client="B")
+    waiting = wait(lab, scheduler, text(5, 7), client="W", level=1)
+    check_equal(
+        scheduler.may_begin(waiting),
+        True,
+        name="whether W (level 1) may begin, where there are pages and no seat, and B (level 0) has pages that A "
+        "(level "
+        "2) holds, too",
+        suspects={"what is lacking is a seat: B can give it, though it frees no page": False},
+    )
+
+
+def way_for(scheduler, waiting):
+    """Who was preempted when way was made for a waiting request."""
+    line = list(scheduler.running)
+    scheduler.make_way(waiting)
+    for each in line:
+        if name(each) not in preempted(scheduler) and not (each in scheduler.running and each.sequence.pages):
+            raise CheckFailed(
+                f"after make_way: {name(each)} has lost its pages or its seat, and `preempted` doesn't name it: "
+                f"`preempt` "
+                "does all that belongs to it"
+            )
+    check_lost(scheduler, "after make_way")
+    return preempted(scheduler)
+
+
+def until_room(line, tokens):
+    """Who is preempted in some order, until pages for so many tokens are there: one is, A has 3, the others 2."""
+    room, gone = 1, list[str]()
+    for called in line:
+        if room * P >= tokens:
+            break
+        gone.append(called)
+        room += 3 if called == "A" else 2
+    return gone
+
+
+@both_caches
+@pytest.mark.parametrize(
+    ("tokens", "expected"),
+    [(3, []), (4, ["D"]), (9, ["D"]), (10, ["D", "A"]), (18, ["D", "A"]), (19, ["D", "A", "B"])],
+)
+def test_task_3_the_lowest_are_preempted_until_there_is_room(lab, kind, tokens, expected):
+    """B, of level 1, came later than A, of level 0: the level comes first."""
+    scheduler = scheduler_of(lab, kind=kind)
+    for number, level in enumerate([0, 1, 2, 0, 3]):
+        run(lab, scheduler, text(9, number), 7 if number == 0 else 4, client="ABCDE"[number], level=level)
+    waiting = wait(lab, scheduler, text(tokens, 7), client="W", level=2, max_tokens=2)
+    take(scheduler, 1)
+    enough = until_room("DAB", tokens)
+    check_equal(
+        way_for(scheduler, waiting),
+        expected,
+        name=f"who is preempted for W (level 2, {tokens} tokens due), where 1 page of 3 is available, and A, B, "
+        f"C, D, "
+        "E (levels 0, 1, 2, 0, 3) have 3, 2, 2, 2, 2 pages",
+        suspects={
+            "the highest of the lower levels lose their pages first": until_room("BAD", tokens),
+            "the last that came loses its pages first, whatever its level: the lowest level comes first": (
+                until_room("DBA", tokens)
+            ),
+            "of one level the last that came must lose its pages first, however few it has": until_room(
+                "ADB", tokens
+            ),
+            "all requests of lower levels were preempted: stop when there is room": ["D", "A", "B"],
+            "one more was preempted than was needed": ["D", "A", "B"][: len(enough) + 1],
+            "pages are lacking, and no request was preempted": [],
+            **(
+                {"stopped after one victim, though pages are still lacking": ["D"]}
+                if len(expected) > 1
+                else {}
+            ),
+        },
+    )
+    check_equal(
+        scheduler.short,
+        False,
+        name="whether a request that runs was `short` of a page, after way was made for one that waits",
+    )
+
+
+def test_task_3_where_only_pages_are_lacking_a_request_that_frees_none_is_passed_over(lab):
+    scheduler = scheduler_of(lab)
+    run(lab, scheduler, text(12), 8, client="A", level=2)
+    run(lab, scheduler, text(9, 1), 4, client="B")
+    run(lab, scheduler, text(12), 6, client="C")
+    waiting = wait(lab, scheduler, text(5, 7), client="W", level=1)
+    take(scheduler)
+    check_equal(
+        way_for(scheduler, waiting),
+        ["B"],
+        name="who is preempted for W (level 1, 2 pages lacking), where B (level 0) has 2 pages, and C (level 0, the "
+        "last that came) has 2 that A (level 2) holds, too",
+        suspects={"C was preempted, and that frees no page: A still holds them": ["C", "B"]},
+    )
+
+
+def test_task_3_it_is_asked_anew_each_time_which_request_frees_a_page(lab):
+    """A holds the pages of B, and one more: when it has lost them, B's become available."""
+    scheduler = scheduler_of(lab)
+    run(lab, scheduler, text(12), 8, client="A")
+    run(lab, scheduler, text(12), 6, client="B")
+    waiting = wait(lab, scheduler, text(9, 7), client="W", level=1)
+    take(scheduler)
+    check_equal(
+        way_for(scheduler, waiting),
+        ["A", "B"],
+        name="who is preempted for W (level 1, 3 pages lacking), where A and B (level 0) hold 3 pages and 2 of these",
+        suspects={
+            "B frees no page while A holds its pages, and frees two afterwards: ask again after each victim": [
+                "A"
+            ],
+            "stopped after one victim, though pages are still lacking": ["A"],
+            "B was preempted while A held its pages: first the lowest that frees a page": ["B", "A"],
+        },
+    )
+
+
+def test_task_3_a_seat_is_given_by_the_lowest_even_if_it_frees_no_page(lab):
+    scheduler = scheduler_of(lab, num_seats=3)
+    run(lab, scheduler, text(12), 8, client="A", level=2)
+    run(lab, scheduler, text(9, 1), 4, client="B")
+    run(lab, scheduler, text(12), 6, client="C")
+    waiting = wait(lab, scheduler, text(5, 7), client="W", level=1)
+    check_equal(
+        way_for(scheduler, waiting),
+        ["C"],
+        name="who is preempted for W (level 1), where there are pages and no seat, B (level 0) has pages, and C "
+        "(level "
+        "0, the last that came) has some that A (level 2) holds, too",
+        suspects={
+            "C was passed over because it frees no page: what is lacking is a seat": ["B"],
+            "no seat was free, and none was made": [],
+            "one seat is enough": ["C", "B"],
+        },
+    )
+
+
+def test_task_3_who_gives_a_seat_gives_its_pages_too(lab):
+    scheduler = scheduler_of(lab, num_seats=3)
+    for number in range(3):
+        run(lab, scheduler, text(9, number), 4, client="ABC"[number])
+    waiting = wait(lab, scheduler, text(5, 7), client="W", level=1)
+    take(scheduler)
+    check_equal(
+        way_for(scheduler, waiting),
+        ["C"],
+        name="who is preempted for W (level 1, 2 pages and a seat lacking), where A, B, C (level 0) have 2 pages "
+        "each",
+        suspects={"one was preempted for the seat, and another one for the pages": ["C", "B"]},
+    )
+
+
+def test_task_3_a_request_in_this_step_is_not_preempted_for_one_that_waits(lab):
+    scheduler = scheduler_of(lab, num_seats=2)
+    run(lab, scheduler, text(9), 4, client="A")
+    plan(lab, scheduler, run(lab, scheduler, text(9, 1), 4, client="B"))
+    waiting = wait(lab, scheduler, text(5, 7), client="W", level=1)
+    check_equal(
+        way_for(scheduler, waiting),
+        ["A"],
+        name="who is preempted for W (level 1), where A and B (level 0) run in the only 2 seats, and B is in this "
+        "step",
+        suspects={"B is in the step that is being planned: the model is to write into its pages": ["B"]},
+    )
+
+
+def admitted(scheduler, budget=50, **options):
     """Who begins, with a budget, in a step in which nothing else is planned."""
     scheduler.planned, scheduler.begun, scheduler.preempted, scheduler.left = [], [], [], budget
-    scheduler.admit()
+    scheduler.short = False
+    scheduler.got.clear()
+    scheduler.admit(**options)
+    for each in scheduler.waiting:
+        if each.sequence.pages:
+            raise CheckFailed(
+                f"after admit: {name(each)} waits, and has the pages {each.sequence.pages}: what is found for a "
+                f"request "
+                "that has to wait is given back"
+            )
     return names(scheduler.begun)
 
 
@@ -964,45 +1328,186 @@ def test_task_3_pages_that_are_found_are_not_lacking_when_a_request_begins(lab):
     )
 
 
-def test_task_3_no_request_begins_in_a_step_that_preempted(lab):
-    scheduler = scheduler_of(lab, pages=40)
-    run(lab, scheduler, text(5), 4, client="A")
-    victim = run(lab, scheduler, text(5, 1), 4, client="B")
-    wait(lab, scheduler, text(5, 2), client="C", level=3)
-    scheduler.preempt(victim)
+def test_task_3_no_request_begins_in_a_step_in_which_one_that_runs_lacked_a_page(lab):
+    scheduler = scheduler_of(lab)
+    line = [run(lab, scheduler, text(9, number), 6, client="AB"[number]) for number in range(2)]
+    wait(lab, scheduler, text(2, 7), client="C", level=3)
+    take(scheduler)
     scheduler.planned, scheduler.begun, scheduler.left = [], [], 50
+    scheduler.add(line[0])
+    check_equal(preempted(scheduler), ["B"], name="who was preempted when A lacked a page")
     scheduler.admit()
     check_equal(
         names(scheduler.begun),
         [],
-        name="who begins in a step in which B was preempted",
+        name="who begins in a step in which A, which runs, lacked a page, and B was preempted for it",
         suspects={
-            "B resumes in the step that has preempted it: the pages would go round in circles": ["C", "B"],
+            "a request begins in the step in which one that runs lacked a page (`short`): what the victim gave up "
+            "will "
+            "be needed by those that run": ["C"],
         },
     )
 
 
 @both_caches
-def test_task_3_a_higher_level_preempts_one_lower_one_and_no_request_begins_after_it(lab, kind):
-    scheduler = scheduler_of(lab, kind=kind)
+@pytest.mark.parametrize("seats", [3, 9])
+def test_task_3_requests_of_higher_levels_push_in(lab, kind, seats):
+    """A, B, C hold all pages, and with 3 seats all seats."""
+    scheduler = scheduler_of(lab, kind=kind, num_seats=seats)
     for number in range(3):
         run(lab, scheduler, text(9, number), 6, client="ABC"[number])
     wait(lab, scheduler, text(8, 7), client="H", level=2)
-    wait(lab, scheduler, text(2, 8), client="I", level=1)
+    wait(lab, scheduler, text(2, 8), client="I", level=1, resumes=True)
+    wait(lab, scheduler, text(2, 9), client="J")
     take(scheduler)
     began = admitted(scheduler)
+    nobody = "H and I were not let in: they may take seats and pages from lower levels"
     check_equal(
         (began, preempted(scheduler)),
-        (["H"], ["C"]),
-        name="who begins and who is preempted, where A, B, C (level 0) hold all pages, two of 3 each, and H (level "
-        "2, 8 tokens) and I (level 1) wait",
+        (["H", "I"], ["C", "B"]),
+        name="who begins and who is preempted, where A, B, C (level 0) hold all pages, two of 3 each, in "
+        f"{plural(seats, 'seat')}, and H (level 2, 8 tokens), I (level 1, 2 tokens, resumes) and J (level 0) wait",
+        suspects={
+            nobody: ([], []),
+            "only one request has pushed in: where one has begun, the next one may, too": (["H"], ["C", "B"]),
+        },
     )
+    check_equal([chunk.count for chunk in scheduler.planned], [8, 2], name="how many tokens H and I bring")
+    check_books_with(scheduler, "after two have begun on the pages of others")
+
+
+@both_caches
+def test_task_3_no_request_is_preempted_for_one_that_all_lower_ones_together_can_not_make_room_for(lab, kind):
+    scheduler = scheduler_of(lab, kind=kind)
+    for number, level in enumerate([1, 0, 0]):
+        run(lab, scheduler, text(9, number), 6, client="ABC"[number], level=level)
+    wait(lab, scheduler, [*text(3, 1), *text(13, 7)], client="H", level=1)
+    take(scheduler)
+    before = books(scheduler)
     check_equal(
-        [chunk.count for chunk in scheduler.planned],
-        [6],
-        name="how many tokens H brings, on the two pages of C",
+        (admitted(scheduler), preempted(scheduler)),
+        ([], []),
+        name="who begins and who is preempted, where A, B, C (levels 1, 0, 0) have 2 pages of 3 each, and H "
+        "(level 1) "
+        "lacks 5 or more",
+        suspects={
+            "B and C were preempted in vain: their pages are too few for all that is due of H": (
+                [],
+                ["C", "B"],
+            ),
+            "H has begun with fewer pages than it needs for all that is due": (["H"], ["C", "B"]),
+        },
     )
-    check_books_with(scheduler, "after a request has begun on another one's pages")
+    check_unchanged(scheduler, before, "after a request had to wait: what was found for it is given back")
+
+
+def test_task_3_one_that_was_preempted_in_this_step_does_not_begin_again_in_it(lab):
+    """H takes a page for its first chunk only, of the 4 that it lacks: there would be room for C again."""
+    scheduler = scheduler_of(lab, chunk_size=3)
+    run(lab, scheduler, text(9), 6, client="A")
+    run(lab, scheduler, text(12, 1), 11, client="C")
+    wait(lab, scheduler, text(12, 7), client="H", level=1)
+    wait(lab, scheduler, text(2, 8), client="W")
+    take(scheduler, 2)
+    check_equal(
+        (admitted(scheduler), preempted(scheduler)),
+        (["H"], ["C"]),
+        name="who begins and who is preempted with chunks of 3 tokens, where 2 pages of 3 are available, A and C "
+        "(level "
+        "0) have 2 and 4, and H (level 1, 12 tokens) and W (level 0, 2 tokens) wait",
+        suspects={
+            "C has begun again in the step that has preempted it: H will need these pages for its next chunks": (
+                ["H", "C"],
+                ["C"],
+            ),
+            "C has begun again in the step that has preempted it, and W, too: H will need these pages": (
+                ["H", "C", "W"],
+                ["C"],
+            ),
+            "C was overtaken by W: it has lost its pages, and is the next of its level": (["H", "W"], ["C"]),
+        },
+    )
+
+
+@pytest.mark.parametrize(("above", "expected"), [(-1, "DBCA"), (0, "DBC"), (1, "DB"), (2, ""), (3, "")])
+def test_task_3_only_requests_above_a_level_begin(lab, above, expected):
+    scheduler = scheduler_of(lab, pages=40)
+    for number, level in enumerate([0, 2, 1, 2]):
+        wait(lab, scheduler, text(5, number), client="ABCD"[number], level=level, resumes=number == 3)
+    at_it = {-1: "DBCA", 0: "DBCA", 1: "DBC", 2: "DB", 3: ""}[above]
+    check_equal(
+        list("".join(admitted(scheduler, above=above))),
+        list(expected),
+        name=f"who begins, where only those above level {above} may, A has level 0, C 1, and B and D 2",
+        suspects={
+            "`above` was not looked at": list("DBCA"),
+            f"those of level {above} itself have begun, too": list(at_it),
+        },
+    )
+
+
+def test_task_3_nothing_is_held_for_a_request_that_is_not_above_the_level(lab):
+    scheduler = scheduler_of(lab)
+    run(lab, scheduler, text(9), 7, client="A", level=1)
+    wait(lab, scheduler, text(9), client="W", level=1)
+    before = books(scheduler)
+    check_equal(admitted(scheduler, above=1), [], name="who begins above level 1, where W (level 1) waits")
+    check_unchanged(scheduler, before, "after W had to wait")
+
+
+def test_task_3_a_level_is_served_before_those_below_begin_and_before_those_below_are_served(lab):
+    """In each level first those that run, then those that wait: then the next level."""
+    scheduler = scheduler_of(lab, pages=40)
+    for number, level in enumerate([0, 2, 1]):
+        run(lab, scheduler, text(4, number), 3, client="ABC"[number], level=level)
+    for number, level in enumerate([0, 2, 1, 3]):
+        wait(lab, scheduler, text(4, 4 + number), client="wxyz"[number], level=level)
+    scheduler.plan()
+    check_equal(
+        [name(chunk.running) for chunk in scheduler.planned],
+        list("zBxCyAw"),
+        name="the order in which requests are planned, where A, B, C run (levels 0, 2, 1) and w, x, y, z wait "
+        "(levels 0, "
+        "2, 1, 3)",
+        suspects={
+            "all that run were served before a request could begin: those that wait at a level come before those "
+            "that "
+            "run below it": list("BCAzxyw"),
+            "those that wait at a level come after those that run there": list("zxByCwA"),
+        },
+    )
+
+
+def test_task_3_the_line_looks_for_a_request_that_begins_once_for_each_level(lab):
+    """Each look may match a long prompt."""
+    scheduler, levels = scheduler_of(lab, pages=40), []
+    for number in range(6):
+        run(lab, scheduler, text(4, number), 3, client="ABCDEF"[number], level=number % 2)
+    scheduler.admit = lambda above=-1: levels.append(above)
+    served = names(scheduler.line())
+    check_equal(served, list("BDFACE"), name="the line of A, C, E (level 0) and B, D, F (level 1)")
+    check_equal(
+        levels,
+        [1, 0],
+        name="with which `above` the line of three requests of level 1 and three of level 0 calls `admit`",
+        suspects={
+            "it was called for each request, not for each level: each call may match a long prompt": [1] * 3
+            + [0] * 3,
+            "it was not called: a request that waits can't push in when all below it are served": [],
+        },
+    )
+
+
+def test_task_3_a_request_that_begins_while_the_line_is_walked_is_not_named_in_it(lab):
+    scheduler = scheduler_of(lab, pages=40)
+    run(lab, scheduler, text(4), 3, client="A")
+    wait(lab, scheduler, text(4, 1), client="H", level=1)
+    scheduler.planned, scheduler.begun, scheduler.left = [], [], 50
+    served = names(scheduler.line())
+    check_equal(
+        names(scheduler.begun), ["H"], name="who begins before A (level 0) is served, where H (level 1) waits"
+    )
+    check_equal(served, ["A"], name="the line then: H has its chunk already")
 
 
 def test_task_3_what_a_client_got_in_this_step_decides_who_begins_next(lab):
@@ -1039,7 +1544,8 @@ def test_task_3_what_a_request_takes_of_the_budget_counts_not_what_is_due(lab):
                 1,
                 3,
             ],
-            "each request counted as one token, or not at all": [0, 1, 3, 2],
+            "what client A's requests took was not added up: each counted as one token, or only the last one, or "
+            "none": [0, 1, 3, 2],
         },
     )
 
@@ -1050,6 +1556,11 @@ def test_task_3_a_request_that_resumes_keeps_its_place_if_the_step_fails(lab):
     resuming = wait(lab, scheduler, text(5, 1), client="B", resumes=True)
     scheduler.plan()
     check_equal(names(scheduler.running), ["B"], name="who begins on the only seat, where B resumes")
+    check_equal(
+        resuming.resumes,
+        True,
+        name="whether B `resumes`, once it has begun again (if the step fails, it must wait in the same place)",
+    )
     scheduler.undo()
     check_equal(
         resuming.resumes, True, name="whether B `resumes`, after a step in which it began, and which failed"
@@ -1199,6 +1710,89 @@ def test_task_3_a_higher_priority_begins_before_lower_ones_that_came_before_it(l
     )
 
 
+@both_caches
+@pytest.mark.parametrize("highs", [1, 2, 3])
+@pytest.mark.parametrize("short_of", ["pages", "seats", "pages and seats"])
+def test_task_3_higher_priorities_begin_in_the_next_step_where_lower_ones_have_everything(
+    lab, kind, highs, short_of
+):
+    seats = 4 if "seats" in short_of else 9
+    pages = 8 if "pages" in short_of else 40
+    engine = ShortOfPages(lab, pages=pages, kind=kind, patience=NEVER, num_seats=seats)
+    for number in range(4):
+        engine.push(ids(4, number), 9, priority=number % 2)
+    engine.step()
+    engine.step()
+    check_equal(
+        len(engine.scheduler.running), 4, name="how many requests of priority 0 and 1 run after two steps"
+    )
+    line = [engine.push(ids(2 + number, 5 + number), 4, priority=2) for number in range(highs)]
+    engine.step()
+    check_equal(
+        [request in engine.began for request in line],
+        [True] * highs,
+        name=f"which requests of priority 2 have begun one step after they came, where those of priorities 0 and "
+        f"1 had "
+        f"all {short_of}",
+    )
+    engine.finish()
+
+
+def test_task_3_a_long_prompt_of_a_lower_level_does_not_take_the_budget_or_the_pages_before(lab):
+    engine = ShortOfPages(lab, pages=10, patience=NEVER, token_budget=6)
+    engine.push(ids(27), 2)
+    engine.step()
+    high = engine.push(ids(5, 1), 3, priority=1)
+    step = engine.step()
+    check_equal(
+        [(request is high, count) for request, count in step.issued],
+        [(True, 5), (False, 1)],
+        name="which requests (high or not) bring how many tokens under a budget of 6, where one of priority 0 "
+        "still has "
+        "21 tokens of prompt due, and one of priority 1 with 5 has come",
+    )
+    engine.finish()
+
+
+def test_task_3_a_request_of_the_same_priority_waits_until_there_is_room(lab):
+    engine = ShortOfPages(lab, pages=4, patience=NEVER)
+    for number in range(2):
+        engine.push(ids(4, number), 9, priority=1)
+    late = engine.push(ids(8, 5), 2, priority=1)
+    for _ in range(3):
+        engine.step()
+    check_equal(
+        (late in engine.began, engine.times()),
+        (False, {}),
+        name="whether a third request has begun after 3 steps, and who was preempted, where two of the same priority "
+        "have the pages",
+    )
+    engine.finish()
+
+
+@both_caches
+@pytest.mark.parametrize("short_of", ["pages", "seats"])
+def test_task_3_a_step_that_fails_after_a_request_has_pushed_in_puts_it_back(lab, kind, short_of):
+    seats, pages = (2, 40) if short_of == "seats" else (9, 4)
+    engine = ShortOfPages(lab, pages=pages, kind=kind, patience=NEVER, num_seats=seats)
+    low = [engine.push(ids(4, number), 3, client="AB"[number]) for number in range(2)]
+    engine.step()
+    high = engine.push(ids(5, 5), 4, priority=1, client="High")
+    before = [list(request.token_ids) for request in low]
+    engine.fail(KeyError("the model"))
+    check_equal(
+        (names(engine.scheduler.running), {name(each) for each in engine.scheduler.waiting}),
+        (["A"], {"B", "High"}),
+        name="who runs and who waits, after High pushed in, B was preempted for it, and the model failed",
+    )
+    check_equal([list(request.token_ids) for request in low], before, name="the tokens of A and B then")
+    engine.step()
+    check_equal(
+        high in engine.began, True, name="whether High has begun in the step after the one that failed"
+    )
+    engine.finish()
+
+
 def test_task_3_a_preempted_request_resumes_before_others_of_its_level_begin(lab):
     engine = ShortOfPages(lab, pages=6, patience=NEVER, kind="base")
     first = engine.push(ids(6), 8)
@@ -1271,6 +1865,49 @@ def test_task_3_preempted_requests_can_be_aborted_and_pushed_again(lab, kind):
     engine.finish()
     for request in everybody:
         engine.check_output(request)
+
+
+PUSHING = st.one_of(
+    st.tuples(
+        st.just("push"),
+        st.lists(st.sampled_from([0, 0, 0, 1]), min_size=1, max_size=9),
+        st.integers(1, 9),
+        st.integers(0, 3),
+    ),
+    st.tuples(st.just("step"), st.integers(1, 4)),
+    st.tuples(st.just("fail")),
+)
+
+
+# A whole engine runs in each example: to look for a smaller one that fails, too, would take ten seconds.
+@settings(QUICK, max_examples=100, phases=[Phase.generate])
+@given(
+    size=st.integers(1, 4),
+    pages=st.integers(3, 12),
+    options=st.fixed_dictionaries(
+        {
+            "kind": st.sampled_from(CACHES),
+            "num_seats": st.integers(1, 4),
+            "token_budget": st.sampled_from([1, 3, 12]),
+            "patience": st.sampled_from([1, 3, NEVER]),
+        }
+    ),
+    actions=st.lists(PUSHING, min_size=4, max_size=30),
+)
+def test_task_3_a_request_above_all_that_run_begins_in_the_next_step_and_all_get_their_tokens(
+    size, pages, options, actions
+):
+    """`ShortOfPages.step` proves it after each step, and that each step brings tokens."""
+    engine = ShortOfPages(door.active(), pages=pages, P=size, limit=20, **options)
+    for action, *rest in actions:
+        if action == "push" and len(rest[0]) + rest[1] - 1 <= min(size * pages, 19):
+            engine.push(rest[0], rest[1], priority=rest[2])
+        elif action == "step":
+            for _ in range(rest[0]):
+                engine.step()
+        elif action == "fail" and engine.core.requests:
+            engine.fail(KeyError("the model"))
+    engine.finish()
 
 
 # Task 4: fair to clients
@@ -1412,8 +2049,18 @@ RETURNS = {
 @pytest.mark.parametrize("what", list(RETURNS))
 def test_task_4_a_client_that_comes_back_has_saved_nothing_up(lab, what):
     events, expected = RETURNS[what]
+    back = events[-1][1]
+    least = min((count for client, count in expected.items() if client != back), default=expected[back])
     check_equal(
-        history(lab, events), expected, name=f"the counters, where a client comes back {what}: {events}"
+        history(lab, events),
+        expected,
+        name=f"the counters, where a client comes back {what}: {events}",
+        suspects={
+            f"{back} starts at the lowest counter, though it left with more: what it was served is not forgotten": {
+                **expected,
+                back: least,
+            }
+        },
     )
 
 
@@ -1459,6 +2106,26 @@ def test_task_4_clients_that_have_left_are_forgotten_in_time(lab):
     assert len(fairness.served) < 10, (
         f"300 clients came, were served as much as one that stayed, and left; {len(fairness.served)} counters are "
         "kept. A counter that is not above the least served client's says nothing any more"
+    )
+
+
+def test_task_4_a_counter_that_is_not_above_the_floor_is_forgotten(lab):
+    fairness = tokens_of(lab, present=30, above=31, at=30, below=29)
+    fairness.arrive("new", ["present"])
+    check_equal(
+        sorted(fairness.served),
+        ["above", "new", "present"],
+        name="of which clients there are counters after a new one has come, where the only one present has 30, "
+        "and those "
+        "that have left had 31, 30 and 29",
+        suspects={
+            "a counter as high as the floor says nothing: every newcomer starts there": [
+                "above",
+                "at",
+                "new",
+                "present",
+            ]
+        },
     )
 
 
@@ -1522,6 +2189,10 @@ def test_task_4_only_tokens_that_are_computed_for_the_first_time_are_charged(lab
     suspects = {why: parts(*span) for why, span in mistakes.items()}
     suspects["output tokens count as tokens of the prompt, which ends at `prompt_len`"] = (sum(expected), 0)
     prompt, output = (sum(each[which] for each in paid) for which in (1, 2))
+    if min(prompt, output) < 0:
+        raise CheckFailed(
+            f"{name_}: {prompt} prompt tokens and {output} output tokens were charged; neither may be below 0"
+        )
     check_equal(
         {"prompt tokens": prompt, "output tokens": output},
         {"prompt tokens": expected[0], "output tokens": expected[1]},
@@ -1536,7 +2207,8 @@ def test_task_4_only_tokens_that_are_computed_for_the_first_time_are_charged(lab
         max(charged, stop),
         name=f"`charged` afterwards ({what})",
         suspects={
-            "`count` was added to the length of the sequence: the step has advanced it already": stop + count
+            "`count` was added to the length of the sequence: the step has advanced it already": stop + count,
+            "it went down: what was paid for stays so when it is computed again": stop,
         },
     )
 
@@ -1637,7 +2309,7 @@ def test_task_4_every_priority_from_0_to_3_is_taken(lab):
     for priority in (0, 3, 1, 2):
         engine.push(ids(3, priority), 2, priority=priority)
     engine.finish()
-    check_equal(lab.scheduling.preemption.HIGHEST, 3, name="the highest priority")
+    check_equal(lab.scheduling.levels.HIGHEST, 3, name="the highest priority")
 
 
 @both_caches

@@ -12,6 +12,7 @@ from week_2.reading_model import V, alone, fingerprints, scores_after
 from coursekit.check import CheckFailed, check_equal
 
 from .schedules import Share, check_sound, ranks, scheduler_of, shares
+from .undoing import watch_undo
 
 POISON = -1  # what a run that fails leaves in a place
 
@@ -92,6 +93,7 @@ def engine_of(
     """An engine without requests around a toy runner, which is its `runner`."""
     scheduler = scheduler_of(lab, pages=pages, P=P, **options)
     _watch_remove(scheduler)
+    watch_undo(scheduler)
     runner = ToyRunner(lab, scheduler, pages + 1, P)
     return lab.scheduling.batch.ExtendBatch(runner, scheduler, separate, max_requests)
 
@@ -131,10 +133,11 @@ def step(core: Any, when: str = "a step") -> list[Share]:
     try:
         done = core.step()
     finally:
-        del scheduler.plan
+        scheduler.plan = plan
     assert len(seen) == 1, f"{when}: the scheduler was asked for {len(seen)} plans; a step has one"
     planned = list(seen[0])
     _check_runs(core, planned, core.runner.runs[runs:], when)
+    _check_lengths(core, planned, when)
     for chunk in planned:
         _check_token(chunk, everyone[chunk.running.request][1], when)
     _check_step(core, planned, done, {request: rank for request, (rank, _) in everyone.items()}, when)
@@ -162,6 +165,23 @@ def _check_runs(core: Any, plan: Sequence[Any], runs: Sequence[Any], when: str) 
     ]
     expected = [part for part in parts if part]
     check_equal(list(runs), expected, name=f"the runs of the model in {when}, as (request, tokens)")
+
+
+def _check_lengths(core: Any, plan: Sequence[Any], when: str) -> None:
+    """The pool holds what the step brought, of each request that has not left."""
+    __tracebackhide__ = True
+    stay = [chunk for chunk in plan if chunk.running in _all(core.scheduler)]
+    check_equal(
+        [chunk.running.sequence.length for chunk in stay],
+        [chunk.had + chunk.found + chunk.count for chunk in stay],
+        name=f"the tokens in the pool of requests {ranks(chunk.running for chunk in stay)} after {when}",
+        suspects={
+            "the sequences were advanced once more; `run` has done so already": [
+                chunk.had + chunk.found + 2 * chunk.count for chunk in stay
+            ],
+            "the step was undone, though the model has run on it": [chunk.had for chunk in stay],
+        },
+    )
 
 
 def _check_token(chunk: Any, tokens: int, when: str) -> None:

@@ -79,6 +79,9 @@ class BasePageCache:
     def release(self, sequence: PagedSequence, keep: int = 0) -> None:
         """Give up a sequence's pages, all but those of its first ``keep`` tokens; so many tokens are left in it.
 
+        A sequence that gives up pages gets a new list for the others. A list that is still the same has only grown:
+        Day 4.2's block tables rely on it.
+
         Args:
             sequence: the sequence.
             keep: how many of its tokens stay: none, or those that it had before this step. A page with some of them

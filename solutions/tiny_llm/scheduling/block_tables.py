@@ -21,7 +21,7 @@ class BlockTables:
         """All rows are free.
 
         Args:
-            num_rows: how many sequences have pages at the same time, at most.
+            num_rows: how many sequences have pages at the same time, as a rule. There are more rows when more have.
             max_pages: M, how many pages one row has room for.
         """
         self.rows = torch.full((num_rows, max_pages), NULL_PAGE, dtype=torch.int32)  # on the host
@@ -57,6 +57,8 @@ class BlockTables:
         if sequence not in self.row_of:
             if not self.free:
                 self._reclaim()
+            if not self.free:
+                self._grow()
             self.row_of[sequence] = self.free.pop()
         return self.row_of[sequence]
 
@@ -73,3 +75,9 @@ class BlockTables:
         for sequence in [each for each in self.row_of if not each.pages]:
             self.free.append(self.row_of.pop(sequence))
             self.listed.pop(sequence, None)
+
+    def _grow(self) -> None:
+        """Have twice as many rows."""
+        count = len(self.rows)
+        self.rows = torch.cat([self.rows, torch.full_like(self.rows, NULL_PAGE)])
+        self.free += range(count, 2 * count)

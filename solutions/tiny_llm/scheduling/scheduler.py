@@ -125,7 +125,8 @@ class Scheduler:
         sequence, ids = running.sequence, running.request.token_ids
         had = sequence.length - found
         decode = running.decoding and not found  # not one that resumes, and lacks its last token only
-        found += self.cache.match(sequence, ids)
+        if not decode:  # a decode finds nothing: only its newest token is due
+            found += self.cache.match(sequence, ids)
         count = self.take_pages(running, min(running.due, self.left, self.chunk_size))
         if count == 0:
             self.cache.release(sequence, had)
@@ -211,7 +212,10 @@ class Scheduler:
         self.planned, self.begun, self.had = [], [], {}
 
     def remove(self, requests: Collection[Request]) -> None:
-        """Let some requests go, between two steps, and release their pages. Others are passed over."""
+        """Let some requests go, between two steps, and release their pages; they keep their tokens.
+
+        Requests that are not here are passed over.
+        """
         for each in self.running:
             if each.request in requests:
                 self.cache.release(each.sequence)

@@ -26,6 +26,6 @@ class Chunk:
 
     running: Standing
     count: int  # tokens to compute, 1 or more
-    had: int  # tokens that the request had in the pool before this step
+    had: int  # tokens in the pool before this step, as `Scheduler.had` notes; 0 for a request that begins
     found: int  # tokens that the page cache has found for it in this step: they stand between those two
     decode: bool  # whether it decoded before this step: then it reads nothing that others write in it

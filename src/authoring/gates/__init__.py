@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -18,6 +15,7 @@ from rich.table import Table
 from authoring.gates.gate import Context, Findings, Gate, count
 from authoring.gates.workers import cores
 from coursekit.errors import CourseError
+from coursekit.interrupts import leaving_when_terminated
 from coursekit.paths import Course
 
 # In the order in which they run: the quick ones first.
@@ -65,16 +63,22 @@ def prove(
         bool,
         typer.Option("--long", help="Run a million random steps of Week 4's engine instead of the gates."),
     ] = False,
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="NUMBER", help="Which random steps --long runs; 0 if left out."),
+    ] = None,
 ) -> None:
     """Prove that reference, starter, tests, mutants and book agree: all gates, or those that you name.
 
     Gates: lint, agreement, starter, order, mutants, mlx, reference. Exit code 0 only when every gate that ran passed.
     """
     gates = choose(only, leave_out, long)
-    context = Context(Course.find(), _console(), workers or cores(), day, messages)
+    if seed is not None and not long:
+        raise CourseError("--seed is for --long: the gates have nothing random")
+    context = Context(Course.find(), _console(), workers or cores(), day, messages, seed or 0)
     if day is not None:
         _ = context.lessons  # a day that isn't there is the caller's mistake, not a gate's finding
-    with _leaving_when_terminated():
+    with leaving_when_terminated():  # our children stop then, and their folders are removed
         verdicts = [run_gate(gate, context) for gate in gates]
     show_table(context.console, verdicts)
     if not all(verdict.passed for verdict in verdicts):
@@ -148,17 +152,3 @@ def _console() -> Console:
 
 def _names(text: str | None) -> list[str]:
     return [name.strip() for name in (text or "").split(",") if name.strip()]
-
-
-@contextmanager
-def _leaving_when_terminated() -> Iterator[None]:
-    """Ended by another program, we still stop our children and remove their folders."""
-    before = signal.signal(signal.SIGTERM, _leave)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _leave(number: int, frame: object) -> NoReturn:
-    sys.exit(128 + number)

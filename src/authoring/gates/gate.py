@@ -35,6 +35,7 @@ class Context:
     """The course, the day to keep to (None for all), where to show progress, how many children at a time.
 
     messages: whether the gate of mutants notes what a learner with each mistake would read.
+    seed: which random steps the long gate runs.
     """
 
     course: Course
@@ -42,6 +43,7 @@ class Context:
     workers: int
     day: str | None = None
     messages: bool = False
+    seed: int = 0
 
     @cached_property
     def manifest(self) -> Manifest:

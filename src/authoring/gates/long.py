@@ -16,11 +16,16 @@ from coursekit.paths import ROOT_VARIABLE, Course
 STEPS = 1_000_000
 PER_LINE = 1000
 """Steps for which a child prints a line, a number."""
+PER_SEED = 1_000_000
+"""Trials from one seed to the next: a trial has more than one step."""
 
 
 def long(context: Context, steps: int = STEPS) -> Findings:
-    """Run the trials 0, 1, 2, … shared out over the workers; each stops at the first that fails."""
-    workers = context.workers
+    """Run trials one after the other, shared out over the workers; each stops at the first that fails.
+
+    With the seed 0 they are the trials 0, 1, 2, …, with 1 those from ``PER_SEED`` on: two seeds have none in common.
+    """
+    workers, start = context.workers, context.seed * PER_SEED
     children: list[subprocess.Popen[str]] = []
     counted = threading.Lock()
     with Meter(context.console, "steps, in thousands", steps // PER_LINE) as meter:
@@ -39,14 +44,16 @@ def long(context: Context, steps: int = STEPS) -> Findings:
             return "".join(words).strip()
 
         try:
-            children += [_start(context.course, first, workers, steps // workers) for first in range(workers)]
+            children += [
+                _start(context.course, start + first, workers, steps // workers) for first in range(workers)
+            ]
             with ThreadPoolExecutor(workers) as pool:
                 ended = list(pool.map(follow, children))
         finally:
             for child in children:
                 child.kill()
     problems = [words for child, words in zip(children, ended, strict=True) if child.returncode]
-    return Findings(f"{steps:,} random steps", problems)
+    return Findings(f"{steps:,} random steps, --seed {context.seed}", problems)
 
 
 def _start(course: Course, first: int, stride: int, steps: int) -> subprocess.Popen[str]:

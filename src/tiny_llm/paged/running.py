@@ -34,3 +34,8 @@ class Running:
         """The next ``count`` token ids that are due."""
         start = self.sequence.length
         return self.request.token_ids[start : start + count]
+
+    def next_positions(self, count: int) -> list[int]:
+        """Where the next ``count`` tokens that are due stand: here, each behind the one before it."""
+        start = self.sequence.length
+        return list(range(start, start + count))

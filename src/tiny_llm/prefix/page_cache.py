@@ -78,6 +78,9 @@ class BasePageCache:
     def release(self, sequence: PagedSequence, keep: int = 0) -> None:
         """Give up a sequence's pages, all but those of its first ``keep`` tokens; so many tokens are left in it.
 
+        A sequence that gives up pages gets a new list for the others. A list that is still the same has only grown:
+        Day 4.2's block tables rely on it.
+
         Args:
             sequence: the sequence.
             keep: how many of its tokens stay: none, or those that it had before this step. A page with some of them
@@ -90,7 +93,7 @@ class BasePageCache:
 
         The last page of a sequence is held by no more sequences than those before it.
         """
-        raise NotImplementedError("Week 4 Day 3 Task 1: Which request loses its pages")
+        raise NotImplementedError("Week 4 Day 3 Task 1: Levels and victims")
 
     def commit(self) -> None:
         """Note that the model has run: all that was published is computed."""

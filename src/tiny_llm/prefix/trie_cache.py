@@ -136,7 +136,7 @@ class TrieCache(BasePageCache):
         The last page of a sequence is held by no more sequences than those before it. If it is in the tree, the tree
         has one of its references.
         """
-        raise NotImplementedError("Week 4 Day 3 Task 1: Which request loses its pages")
+        raise NotImplementedError("Week 4 Day 3 Task 1: Levels and victims")
 
     def commit(self) -> None:
         """Note that the model has run: all that was published is computed."""

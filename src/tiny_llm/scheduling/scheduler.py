@@ -177,5 +177,8 @@ class Scheduler:
         raise NotImplementedError("Week 4 Day 2 Task 3: A step, and its way back")
 
     def remove(self, requests: Collection[Request]) -> None:
-        """Let some requests go, between two steps, and release their pages. Others are passed over."""
+        """Let some requests go, between two steps, and release their pages; they keep their tokens.
+
+        Requests that are not here are passed over.
+        """
         raise NotImplementedError("Week 4 Day 2 Task 3: A step, and its way back")

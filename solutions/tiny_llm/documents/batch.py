@@ -1,0 +1,96 @@
+"""An engine whose requests may be questions about documents (Day 4.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from torch import Tensor
+
+from tiny_llm.documents.join import Branch, BranchRequest
+from tiny_llm.documents.request import DocumentRequest
+from tiny_llm.documents.runner import DocumentRunner
+from tiny_llm.documents.scheduler import DocumentScheduler
+from tiny_llm.engine_core import Step
+from tiny_llm.paged.limits import most_tokens, unknown_token
+from tiny_llm.paged.pool import pages_for
+from tiny_llm.request import Request
+from tiny_llm.scheduling.batch import ExtendBatch
+from tiny_llm.scheduling.standing import Chunk
+
+
+class DocumentBatch(ExtendBatch):
+    """Runs ordinary requests and document requests together.
+
+    Source: it is the course's own; what comes nearest is PromptCache (Gim et al. 2024, arXiv 2311.04934).
+    """
+
+    runner: DocumentRunner
+
+    def __init__(
+        self, runner: DocumentRunner, scheduler: DocumentScheduler, max_requests: int = 1024
+    ) -> None:
+        """Start without requests; arguments and errors as for :class:`ExtendBatch` (given code)."""
+        super().__init__(runner, scheduler, max_requests=max_requests)
+
+    def refusal(self, request: Request) -> str | None:
+        """Why a request can't ever run here, or None.
+
+        A document request can't if one of these holds: its question has no token, or ends too late
+        (:meth:`DocumentRequest.refusal`); a segment has a token that the model doesn't have; the scheduler refuses it
+        (its priority, its client); or the pool has too few pages for all its branches, its question and its output,
+        even if no page is shared.
+        """
+        if not isinstance(request, DocumentRequest):
+            return super().refusal(request)
+        segments = [request.segments.system, *(document for _, document in request.documents)]
+        unknown = (unknown_token(Request(segment, 0), self.vocab_size) for segment in segments)
+        return (
+            request.refusal(self.max_positions)
+            or next(filter(None, unknown), None)
+            or unknown_token(request, self.vocab_size)
+            or self.scheduler.refusal(request)
+            or self._page_refusal(request)
+        )
+
+    def _page_refusal(self, request: DocumentRequest) -> str | None:
+        """Why the pool is too small for a document request, or None (given code)."""
+        page_size, most = self.scheduler.cache.page_size, self.allocator.num_pages - 1
+        system = len(request.segments.system)
+        lengths = [system + len(document) for _, document in request.documents] or [system]
+        lengths.append(most_tokens(request, self.max_positions - request.start))
+        needed = sum(pages_for(length, page_size) for length in lengths)
+        if needed <= most:
+            return None
+        return (
+            f"{len(request.documents)} documents, question and output need up to {needed} pages of {page_size} "
+            f"tokens; there are {most}"
+        )
+
+    def step(self) -> Step:
+        """Plan a step, run it, sample, and let the requests go that are finished, as :meth:`ExtendBatch.step` does.
+
+        Returns:
+            the requests of the plan. A document request is there once, with the tokens of all its branches and of its
+            question; it can take part without its question.
+        """
+        step = super().step()
+        issued: dict[Request, int] = {}
+        for request, count in step.issued:
+            request = request.owner if isinstance(request, BranchRequest) else request
+            issued[request] = issued.get(request, 0) + count
+        return replace(step, issued=list(issued.items()))
+
+    def _run(self, plan: Sequence[Chunk]) -> Tensor:
+        """Run the model once (given code)."""
+        return self.runner.run_chunks(plan, self.tables.table([chunk.running.sequence for chunk in plan]))
+
+    def sample(self, plan: Sequence[Chunk], hidden: Tensor) -> None:
+        """Let each request that has no token due accept its next one; branches never do.
+
+        Args:
+            plan: B chunks, which the model has run on.
+            hidden: [B, E], what :meth:`run` returned.
+        """
+        rows = [row for row, chunk in enumerate(plan) if not isinstance(chunk.running, Branch)]
+        super().sample([plan[row] for row in rows], hidden[rows])

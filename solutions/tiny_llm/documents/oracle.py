@@ -1,0 +1,98 @@
+"""A document prompt as one dense run of the model under a mask: slow, and plainly right (Day 4.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+import torch
+from torch import Tensor
+
+from tiny_llm.documents.positions import document_mask, segment_positions
+from tiny_llm.documents.prompt import Segments
+from tiny_llm.generate import Sample, greedy
+from tiny_llm.kv_cache import FullKvCache
+from tiny_llm.model import Transformer
+
+
+class MaskedCache(FullKvCache):
+    """The keys and values of one sequence whose first tokens come at once, under a mask of their own.
+
+    What comes after them sees all of them, and itself causally, as in any :class:`FullKvCache`.
+    """
+
+    def __init__(self, mask: Tensor) -> None:
+        """Start empty.
+
+        Args:
+            mask: [L, L], for the L tokens of the first call.
+        """
+        super().__init__()
+        self.mask = mask
+
+    def update_and_fetch(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Append the new tokens, and return all the tokens with the mask for the new ones.
+
+        Args:
+            key: [B, Hkv, L, D]; value likewise.
+
+        Returns:
+            keys and values [B, Hkv, S, D], and the mask: in the first call the one of the constructor, later that of
+            :class:`FullKvCache`.
+        """
+        first = self.length == 0
+        keys, values, mask = super().update_and_fetch(key, value)
+        return keys, values, self.mask if first else mask
+
+
+def generate_documents(
+    model: Transformer,
+    segments: Segments,
+    max_tokens: int,
+    end_ids: Collection[int] = (),
+    sample: Sample = greedy,
+    strategy: str = "shared",
+    max_chunk_len: int | None = None,
+) -> Iterator[int]:
+    """Generate the answer to a document prompt: the whole prompt in one run of the model, then token after token.
+
+    The first token generated stands at the position behind the question's last one, the next one behind it.
+
+    Args:
+        model: logits for the next token come from the last row of what ``model.hidden`` returns.
+        segments: the prompt, with a question of at least one token.
+        max_tokens: how many tokens to produce at most; 0 produces none and runs nothing.
+        end_ids: ids that end the text. The one produced is yielded too.
+        sample: chooses a token from the last row of logits [V] and the ids of the question and of what was produced;
+            the system prompt and the documents are not among them.
+        strategy: where documents and question stand, see :func:`segment_starts`.
+        max_chunk_len: likewise.
+
+    Yields:
+        Each new token id as soon as it is known. The last one may stand at the model's last position.
+
+    Raises:
+        ValueError: the question is empty, or a token of the prompt would stand behind the model's last position but
+            one, so that nothing can be generated; or as :func:`segment_starts` says. Raised when the first token is
+            asked for, before the model runs, also where ``max_tokens`` is 0.
+    """
+    positions = segment_positions(segments, strategy, max_chunk_len)
+    ids, limit = list(segments.question), model.config.max_positions
+    if not ids:
+        raise ValueError("the question is empty: the answer continues its last token")
+    if positions[-1] >= limit - 1:
+        raise ValueError(f"the prompt uses {positions[-1] + 1} positions; at most {limit - 1} fit this model")
+    device = model.embedding.weight.device
+    mask = document_mask(segments, like=model.embedding.weight)
+    caches = [MaskedCache(mask) for _ in range(model.config.num_layers)]
+    new, last = segments.token_ids, positions[-1]
+    for _ in range(min(max_tokens, limit - 1 - last)):
+        hidden = model.hidden(
+            torch.tensor([new], device=device), torch.tensor(positions, device=device), caches
+        )
+        token = sample(model.logits(hidden[0, -1]), ids)
+        ids.append(token)
+        yield token
+        if token in end_ids:
+            return
+        last += 1
+        new, positions = [token], [last]
