@@ -103,10 +103,11 @@ def choose_stages(name: str | None, trie: bool) -> list[Stage]:
     Raises:
         CourseError: there is no such stage, or it has no tree to print.
     """
-    found = find_stages(name, ANSWERING)
+    # Too few pages make answers slow, and without documents the stage for them has nothing to add.
+    found = [stage for stage in find_stages(name, ANSWERING) if name or not (stage.scarce or stage.documents)]
     if not trie:
-        return [stage for stage in found if name or not stage.scarce]
-    sharing = [stage for stage in found if stage.shares and (name or not stage.scarce)]
+        return found
+    sharing = [stage for stage in found if stage.shares]
     if not sharing:
         others = " and ".join(stage.name for stage in ANSWERING[::-1] if stage.shares)
         raise CourseError(f"in the stage {name}, requests share no pages; --trie is for {others}")

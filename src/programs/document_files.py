@@ -39,13 +39,13 @@ def read_documents(paths: Iterable[Path]) -> list[Document]:
 
 def _files(paths: Iterable[Path]) -> Iterator[Path]:
     for path in paths:
-        if not path.is_dir():
-            yield path
-            continue
         try:
+            if not path.is_dir():
+                yield path
+                continue
             files = [each for each in path.iterdir() if _is_text_file(each)]
         except OSError as error:
-            raise CourseError(f"can't read the folder {path}: {error.strerror}") from None
+            raise CourseError(f"can't read {path}: {error.strerror}") from None
         if not files:
             raise CourseError(f"the folder {path} has no text files ({', '.join(SUFFIXES)})")
         yield from sorted(files, key=lambda each: natural(each.name))

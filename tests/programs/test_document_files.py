@@ -80,6 +80,8 @@ def test_what_is_not_there_and_a_folder_without_text_files_are_refused(tmp_path:
     with pytest.raises(CourseError, match=r"has no text files \(\.txt, \.md, \.markdown\)"):
         read_documents([tmp_path])
     (tmp_path / "a.txt").write_text("text")
+    with pytest.raises(CourseError, match=r"can't read x+: .*too long"):
+        read_documents([Path("x" * 5000)])
     with pytest.raises(CourseError, match=r"can't read .*Not a directory"):
         read_documents([tmp_path / "a.txt" / "b.txt"])
 

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from types import NoneType
 from typing import Any, get_args, get_type_hints
 
@@ -35,13 +36,23 @@ def taken(*arguments, **options):
     raise Taken
 
 
-import benchmarks.command, programs.batch_main, programs.doctor, programs.main, programs.serve, programs.smoke
-import programs.steps
+import benchmarks.command, benchmarks.isolation_command, programs.ask_documents, programs.batch_main
+import programs.doctor, programs.main, programs.serve, programs.smoke, programs.steps
 
 if "--really" not in sys.argv:
-    for module in (programs.batch_main, programs.main, programs.serve, programs.smoke, programs.steps):
+    for module in (
+        programs.ask_documents,
+        programs.batch_main,
+        programs.main,
+        programs.serve,
+        programs.smoke,
+        programs.steps,
+        benchmarks.isolation_command,
+    ):
+        assert module.load
         module.load = taken
-    benchmarks.command._run = taken
+    assert benchmarks.command.run_showing
+    benchmarks.command.run_showing = taken
     programs.doctor.LOOKS = ()
 for line in sys.stdin:
     out, err = io.StringIO(), io.StringIO()
@@ -57,7 +68,11 @@ for line in sys.stdin:
 """Runs command lines, one per line of its input; what would begin to compute is only noted, unless it is asked to."""
 
 COMMANDS = {**PROGRAMS, **BENCHMARKS}
-NEEDED = {"main": ["--prompt=x"], "ask": ["x", "--port=1"]}
+NEEDED = {
+    "main": ["--prompt=x"],
+    "ask": ["x", "--port=1"],
+    "ask-documents": ["x", f"--document={Path(__file__).parents[2] / 'README.md'}"],
+}
 """What a command needs besides the option that is tried; on port 1 no server answers."""
 
 WHOLE = ("1.5", "nan", "inf", "", "x", "0x10", "1" * 30, "-" + "1" * 30)

@@ -86,7 +86,7 @@ def test_a_repetition_penalty_changes_the_answer() -> None:
         (("batch-main", "--impl", "solution", "--temperature", "-1"), "Invalid value for '--temperature'"),
         (
             ("batch-main", "--impl", "solution", "--stage", "warp"),
-            "there is no stage 'warp'; there are: preempt, extend, ragged, kernel",
+            "there is no stage 'warp'; there are: documents, preempt, extend, ragged, kernel",
         ),
         (
             (*PAGED, "--attention", "cpu", "--dtype", "float16"),

@@ -121,7 +121,7 @@ def test_the_kernel_is_compiled_for_the_stages_that_may_choose_it(monkeypatch: p
     for each in STAGES:
         each.prepare(loaded, Limits(1, 1, "cpu"))
     chosen = [each.name for each in STAGES if each.attention == "auto"]
-    assert chosen == ["kernel", "ragged", "served", "extend", "preempt"]
+    assert chosen == ["kernel", "ragged", "served", "extend", "preempt", "documents"]
     assert compiled == ["cpu"] * len(chosen)
 
 
@@ -144,7 +144,19 @@ def test_a_day_with_stubs_stops_a_program_that_would_run_it_in_threads(tmp_path:
 
 
 def test_the_stages_come_in_the_order_of_their_days_and_have_names_of_their_own() -> None:
-    assert [each.number for each in STAGES] == ["S0", "S1", "S2", "S3", "S4", "S5", "S6", "S6", "S7", "S8"]
+    assert [each.number for each in STAGES] == [
+        "S0",
+        "S1",
+        "S2",
+        "S3",
+        "S4",
+        "S5",
+        "S6",
+        "S6",
+        "S7",
+        "S8",
+        "S9",
+    ]
     assert [each.day for each in STAGES] == sorted(each.day for each in STAGES)
     assert len({each.name for each in STAGES}) == len(STAGES)
     assert find_stages("served") == (SERVED,)
