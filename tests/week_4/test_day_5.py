@@ -343,6 +343,28 @@ def test_task_2_every_part_of_the_past_is_attended_to_in_the_way_that_is_given(l
     )
 
 
+def test_task_2_the_output_has_the_dtype_of_own_and_the_log_sum_exp_stays_float32(lab):
+    step = JoinedStep(STEPS["questions between other sequences"]).rounded(lab, "bfloat16")
+    query, keys, values = (lab.array(lab.numpy(x), "bfloat16") for x in step.arrays(lab))
+    out, lse = step.attended(parts=("own",))
+    own = lab.array(out, "bfloat16"), lab.array(lse)
+    found = lab.documents.attention.attend_joined(query, keys, values, step.join(lab), own, SCALE)
+    wanted, suspects = step.attended(), mistaken(step, 1.0, 1.0)
+    # The output of each part is rounded, and that of the documents, and that of all.
+    for number, name, options in (
+        (0, "the output, in the dtype of `own`", {"dtype": "bfloat16", "rtol": 2**-6, "atol": 2**-6}),
+        (1, "the log-sum-exp, float32 in any case", {"dtype": "float32", "rtol": 1e-5, "atol": 1e-5}),
+    ):
+        check(
+            found[number],
+            wanted[number],
+            name=f"{name}, where queries, keys and values are bfloat16",
+            suspects={why: wrong[number] for why, wrong in suspects.items()},
+            nan=NO_KEYS,
+            **options,
+        )
+
+
 def test_task_2_large_scores_do_not_overflow(lab):
     """The merge goes through the log-sum-exp: no weight is computed by itself."""
     step = JoinedStep(ALL)
