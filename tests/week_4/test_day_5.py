@@ -1772,6 +1772,49 @@ def test_task_6_a_question_that_lost_its_pages_resumes_where_it_was(lab):
     assert engine.preempted, "the question of the lower level was to lose its pages to the other, and has not"
 
 
+IN_SYSTEM, IN_DOCUMENT, IN_QUESTION = V, V + 1, V + 2  # tokens that the model does not have
+TWO_REASONS = {
+    "a question that ends too late, and an unknown token in a document": (
+        ((1,), ((3,) * 19 + (IN_DOCUMENT,),), (4,) * 12), {}, "position"
+    ),
+    "a question that ends too late, and more pages than there are": (
+        ((1,), ((3,) * 20,) * 3, (4,) * 12), {}, "position"
+    ),
+    "an unknown token in the system prompt, and one in a document": (
+        ((1, IN_SYSTEM), ((3, IN_DOCUMENT),), (4,)), {}, f"token {IN_SYSTEM}"
+    ),
+    "an unknown token in the system prompt, and one in the question": (
+        ((1, IN_SYSTEM), (), (4, IN_QUESTION)), {}, f"token {IN_SYSTEM}"
+    ),
+    "an unknown token in a document, and one in the question": (
+        ((1,), ((3,), (3, IN_DOCUMENT)), (4, IN_QUESTION)), {}, f"token {IN_DOCUMENT}"
+    ),
+    "an unknown token in the question, and a priority that there is not": (
+        ((1,), ((3,),), (4, IN_QUESTION)), {"priority": 4}, f"token {IN_QUESTION}"
+    ),
+    "an unknown token in a document, and more pages than there are": (
+        ((1,), ((3,) * 9,) * 3 + ((3,) * 8 + (IN_DOCUMENT,),), (4,)), {}, f"token {IN_DOCUMENT}"
+    ),
+    "a priority that there is not, and more pages than there are": (
+        ((1,), ((3,) * 9,) * 4, (4,)), {"priority": 4}, "priority"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", list(TWO_REASONS))
+def test_task_6_of_two_reasons_the_first_one_is_given(lab, what):
+    """In the order of the chapter: the request's own, unknown tokens, the scheduler's, the pages."""
+    segments, options, word = TWO_REASONS[what]
+    engine = Engine(lab, pages=15, limit=30)
+    request = engine.request(lab.documents.prompt.Segments(*segments), **options)
+    reason = reason_of(engine, request, what)
+    if word not in reason:
+        raise CheckFailed(
+            f"refusal, for {what}: the first of these two reasons was to be given, which mentions {word!r}; "
+            f"it says {reason!r}"
+        )
+
+
 REFUSED = {
     "an empty question": (lambda lab: prompt_of(lab, 3, (4,), 0), {}, "empty"),
     "a question that ends too late": (lambda lab: prompt_of(lab, 3, (20,), 8), {}, "position"),
@@ -1791,6 +1834,15 @@ REFUSED = {
     "a client that is no string": (lambda lab: prompt_of(lab, 3, (4,)), {"client": 5}, "client"),
     "more pages than there are": (lambda lab: prompt_of(lab, 3, (9, 9, 9, 9)), {}, "pages"),
 }  # fmt: skip
+
+
+def reason_of(engine: Engine, request: Any, what: str) -> str:
+    """Why the engine refuses a request that can never run."""
+    __tracebackhide__ = True
+    reason = engine.core.refusal(request)
+    if not isinstance(reason, str):
+        raise CheckFailed(f"refusal, for {what}: a reason expected, {reason!r} found")
+    return reason
 
 
 @pytest.mark.parametrize("what", list(REFUSED))
