@@ -74,9 +74,17 @@ def mistaken_pasts(question: Any, page_size: int) -> dict[str, dict[str, Any]]:
             "places behind the end of a document are among them",
             [place_of(pages, p, page_size) for p in [*whole, *mine]],
         )
+    pages, start = [], 0
+    if question.branches:
+        pages, start = list(question.branches[0].sequence.pages), question.branches[0].start
     return {
-        "system": {"the system prompt's pages of every branch are there: it counts once": systems},
-        "system_len": {},
+        "system": {
+            "the system prompt's pages of every branch are there: it counts once": systems,
+            "these are all pages of the first branch: its first `fork` tokens are the system prompt's": pages,
+        },
+        "system_len": {
+            "this is the first branch's `start`, a position: the system prompt has `fork` tokens": start
+        },
         "pages": {why: sorted(items) for why, items in full.items()},
         "loose": {why: sorted(items) for why, items in loose.items()},
     }

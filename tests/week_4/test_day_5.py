@@ -96,6 +96,15 @@ def test_task_1_the_branches_and_their_pages_stay_as_they_are(lab):
     )
 
 
+@pytest.mark.parametrize("documents", [(0, 6), (0, 0, 8, 3), (6, 0, 8)])
+def test_task_1_where_the_documents_stand_makes_no_difference(lab, documents):
+    """Behind an empty first document, the first branch starts farther on than its system prompt ends."""
+    offset: dict[str, Any] = {"strategy": "offset", "max_chunk_len": 8}
+    join = laid_out(lab, segments_of(lab, 5, documents), 4, **offset)
+    what = f"{told(5, documents, 4)}, with offset positions and a `max_chunk_len` of 8"
+    check_past(lab.documents.past.Past.of(join.question, 4), join.question, 4, what)
+
+
 @QUICK
 @given(
     system=st.integers(0, 9),
