@@ -74,6 +74,10 @@ def mistaken_pasts(question: Any, page_size: int) -> dict[str, dict[str, Any]]:
             "places behind the end of a document are among them",
             [place_of(pages, p, page_size) for p in [*whole, *mine]],
         )
+    wanted = past_of(question, page_size)
+    for where, field in ((full, "pages"), (loose, "loose")):
+        once = "what two branches share is there once: a document that is given twice counts twice"
+        add(where, once, set(wanted[field]))
     pages, start = [], 0
     if question.branches:
         pages, start = list(question.branches[0].sequence.pages), question.branches[0].start

@@ -96,6 +96,19 @@ def test_task_1_the_branches_and_their_pages_stay_as_they_are(lab):
     )
 
 
+def test_task_1_a_document_that_stands_there_twice_counts_twice(lab):
+    """The tree gives both branches the same full pages: what they hold is still there once for each."""
+    one, other = tuple(text(8, 1)), tuple(text(7, 2))
+    segments = lab.documents.prompt.Segments(tuple(text(5)), (one, one, other, other), tuple(text(2, 20)))
+    join = laid_out(lab, segments, 4)
+    for first, again in zip(join.question.branches[::2], join.question.branches[1::2], strict=True):
+        count = len(again.request.token_ids)
+        again.sequence.allocator.free(again.sequence.pages)
+        give_pages(again, first.sequence.pages[: count // 4], count)
+    what = f"{told(5, (8, 8, 7, 7), 4)}, where the second document is the first one again, and the fourth the third"
+    check_past(lab.documents.past.Past.of(join.question, 4), join.question, 4, what)
+
+
 @pytest.mark.parametrize("documents", [(0, 6), (0, 0, 8, 3), (6, 0, 8)])
 def test_task_1_where_the_documents_stand_makes_no_difference(lab, documents):
     """Behind an empty first document, the first branch starts farther on than its system prompt ends."""
