@@ -109,7 +109,8 @@ def check_numbers(found: Any, name: str) -> list[int]:
 def check_past(past: Any, question: Any, page_size: int, what: str) -> None:
     """Compare a `Past` with the tokens of the branches, field by field."""
     __tracebackhide__ = True
-    assert past is not None, f"the past of {what}: None found, a Past expected; is a `return` missing?"
+    if past is None:
+        raise CheckFailed(f"the past of {what}: None found, a Past expected; is a `return` missing?")
     wanted, wrong = past_of(question, page_size), mistaken_pasts(question, page_size)
     names = {
         "system": "the pages of the system prompt",
@@ -143,7 +144,8 @@ def tokens_of(wanted: dict[str, Any], part: str, page_size: int) -> tuple[list[i
 def check_meta(lab: Any, join: Any, chunks: Sequence[Any], meta: Any, page_size: int, what: str) -> None:
     """Compare a `JoinMeta` with the questions of a step."""
     __tracebackhide__ = True
-    assert join is not None, f"the metadata of {what}: None found, and there are questions in the step"
+    if join is None:
+        raise CheckFailed(f"the metadata of {what}: None found, and there are questions in the step")
     spans = [range(meta.starts[b], meta.starts[b + 1]) for b in range(len(chunks))]
     asking = [b for b, chunk in enumerate(chunks) if hasattr(chunk.running, "branches")]
     rows = [row for b in asking for row in spans[b]]
@@ -158,6 +160,9 @@ def check_meta(lab: Any, join: Any, chunks: Sequence[Any], meta: Any, page_size:
             "these are the numbers of chunks, not of tokens": np.array(asking),
             "these are all tokens of the step": np.arange(meta.starts[-1]),
             "each question's tokens are counted from 0": np.array(counted),
+            "the questions that decode are left out": np.array(
+                [row for b in asking for row in spans[b] if not chunks[b].decode], dtype=int
+            ),
             "only the last token of each question is there": np.array([spans[b][-1] for b in asking]),
         },
     )

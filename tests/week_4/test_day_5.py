@@ -143,7 +143,8 @@ def ordinary(lab: Any, cache: Any, count: int, computed: int) -> Any:
 def step_of(lab: Any, line: list[tuple[Any, int]], page_size: int) -> tuple[list[Any], Any]:
     """The chunks of a step, and its metadata: each of the line brings so many of its tokens."""
     chunks = [
-        lab.scheduling.standing.Chunk(each, count, each.sequence.length, 0, False) for each, count in line
+        lab.scheduling.standing.Chunk(each, count, each.sequence.length, 0, each.decoding)
+        for each, count in line
     ]
     metadata = lab.paged.metadata
     tables = metadata.tables_of([each.sequence for each, _ in line])
@@ -213,6 +214,28 @@ def test_task_1_branches_and_ordinary_requests_between_questions_are_left_out(la
     chunks, meta = step_of(lab, line, 4)
     found = lab.documents.past.JoinMeta.build(chunks, meta, 4)
     what = "a step in which ordinary requests and a branch stand between three questions"
+    check_meta(lab, found, chunks, meta, 4, what)
+
+
+def decode(each: Any) -> None:
+    """By hand: a token was generated, and is all that is due."""
+    each.sequence.length = len(each.request.token_ids)
+    each.request.token_ids.append(7)
+    each.sequence.reserve(1)
+
+
+@pytest.mark.parametrize("decoding", [(0,), (0, 2), (0, 1, 2)])
+def test_task_1_questions_that_decode_are_questions_too(lab, decoding):
+    cache = cache_of(lab, 200, 4)
+    joins = questions_of(lab, cache, [(5, (6, 2), 4), (4, (8, 4), 3), (0, (3,), 5)])
+    for number in decoding:
+        decode(joins[number].question)
+    plain = ordinary(lab, cache, 6, 0)
+    decode(plain)
+    line = [(plain, 1), *((join.question, join.question.due) for join in joins)]
+    chunks, meta = step_of(lab, line, 4)
+    found = lab.documents.past.JoinMeta.build(chunks, meta, 4)
+    what = f"a step of an ordinary request and three questions, of which {len(decoding)} decode"
     check_meta(lab, found, chunks, meta, 4, what)
 
 
