@@ -620,6 +620,46 @@ def test_task_3_a_bundle_finds_what_its_members_do_not_have_yet(lab):
     check_equal(cache.match(again.sequence, []), 0, name="the tokens that a second `match` of a bundle finds")
 
 
+def test_task_3_a_question_that_resumes_searches_with_its_output_too(lab):
+    cache = cache_of(lab)
+    request = request_of(lab, segments_of(lab, 7, (6, 1), 8))
+    request.token_ids += text(5, 30)
+    first, again = join_of(lab, cache, request), join_of(lab, cache, request, rank=1)
+    for member in members_of(first):
+        compute(cache, member.sequence, member.request.token_ids)
+    cache.match(again.sequence, [])
+    found = {member_name(each): each.sequence.length for each in members_of(again)}
+    expected = {"document A": 12, "document B": 6, "the question": 12}
+    check_equal(
+        found,
+        expected,
+        name="the tokens found for each member, where the question has 8 tokens and an output of 5, in pages of 3",
+        suspects={"the question searched with its prompt alone, without its output": expected | {"the question": 6}},
+    )  # fmt: skip
+
+
+def test_task_3_the_members_of_a_bundle_search_in_their_order(lab, monkeypatch):
+    cache = cache_of(lab)
+    _, again = branches_in_tree(lab, cache, segments_of(lab, 7, (6, 1, 9), 8))
+    searched: list[Any] = []
+    tree = lab.prefix.trie_cache.TrieCache
+    whole = tree.match
+
+    def match(self: Any, sequence: Any, token_ids: Any) -> int:
+        searched.append(sequence)
+        count: int = whole(self, sequence, token_ids)
+        return count
+
+    monkeypatch.setattr(tree, "match", match)
+    cache.match(again.sequence, [])
+    names = {each.sequence: member_name(each) for each in members_of(again)}
+    check_equal(
+        [names.get(sequence, "another sequence") for sequence in searched],
+        list(names.values()),
+        name="the members of a bundle in the order in which `match` of the bundle lets them search",
+    )
+
+
 def test_task_3_a_question_is_found_with_the_same_documents_in_the_same_order_alone(lab):
     """Its keys depend on all that it sees, so its pages serve no other question."""
     documents = {"A": 6, "B": 4}
