@@ -32,7 +32,7 @@ from .joining import (
     segments_of,
     text,
 )
-from .pasts import check_meta, check_past
+from .pasts import check_meta, check_past, past_in
 
 QUICK = settings(max_examples=60, deadline=None, derandomize=True, database=None, report_multiple_bugs=False)
 
@@ -63,26 +63,26 @@ EDGES = [
 @pytest.mark.parametrize(("system", "documents", "page_size"), EDGES)
 def test_task_1_each_token_of_the_past_is_in_one_list_once(lab, system, documents, page_size):
     join = laid_out(lab, segments_of(lab, system, documents), page_size)
-    past = lab.documents.past.Past.of(join.question, page_size)
-    check_past(past, join.question, page_size, told(system, documents, page_size))
+    what = told(system, documents, page_size)
+    check_past(past_in(lab, join, page_size, what), join.question, page_size, what)
 
 
 def test_task_1_empty_documents_have_no_tokens_to_see(lab):
     join = laid_out(lab, segments_of(lab, 5, (0, 6, 0)), 4)
     check_past(lab.documents.past.Past.of(join.question, 4), join.question, 4, told(5, (0, 6, 0), 4))
     join = laid_out(lab, segments_of(lab, 5, (0, 0)), 4)
-    check_past(lab.documents.past.Past.of(join.question, 4), join.question, 4, told(5, (0, 0), 4))
+    what = told(5, (0, 0), 4)
+    check_past(past_in(lab, join, 4, what), join.question, 4, what)
 
 
 @pytest.mark.parametrize(("system", "documents", "page_size"), EDGES)
 def test_task_1_branches_that_this_step_computes_count_as_a_whole(lab, system, documents, page_size):
     """Their pages are there; how many of their tokens were computed before makes no difference."""
     join = laid_out(lab, segments_of(lab, system, documents), page_size, seed=1, computed="none")
-    past = lab.documents.past.Past.of(join.question, page_size)
     what = (
         f"{told(system, documents, page_size)}, where no token of the branches was computed before this step"
     )
-    check_past(past, join.question, page_size, what)
+    check_past(past_in(lab, join, page_size, what), join.question, page_size, what)
 
 
 def test_task_1_the_branches_and_their_pages_stay_as_they_are(lab):
@@ -128,8 +128,8 @@ def test_task_1_where_the_documents_stand_makes_no_difference(lab, documents):
 def test_task_1_any_lengths_are_sorted_like_that(system, documents, page_size, computed):
     lab = door.active()
     join = laid_out(lab, segments_of(lab, system, documents), page_size, computed=computed)
-    past = lab.documents.past.Past.of(join.question, page_size)
-    check_past(past, join.question, page_size, told(system, documents, page_size))
+    what = told(system, documents, page_size)
+    check_past(past_in(lab, join, page_size, what), join.question, page_size, what)
 
 
 def ordinary(lab: Any, cache: Any, count: int, computed: int) -> Any:
@@ -180,9 +180,11 @@ def test_task_1_a_step_without_questions_needs_no_metadata(lab):
             "a step of an ordinary request and a branch has no question: None expected, "
             f"{type(error).__name__} raised: {error}"
         ) from error
-    assert found is None, (
-        f"a step of an ordinary request and a branch has no question: None expected, {type(found).__name__} found"
-    )
+    if found is not None:
+        raise CheckFailed(
+            "a step of an ordinary request and a branch has no question: None expected, "
+            f"{type(found).__name__} found"
+        )
 
 
 @pytest.mark.parametrize("page_size", [1, 3, 4])
@@ -355,7 +357,10 @@ def test_task_2_the_way_to_attend_that_is_given_is_used(lab):
         return lab.paged.attention.paged_attention(*arguments)
 
     check_joined(lab, step, (0.5, 0.8), "two questions", attention=attention)
-    assert calls, "`attention` was not called: the questions' past is attended to in the way that is given"
+    if not calls:
+        raise CheckFailed(
+            "`attention` was not called: the questions' past is attended to in the way that is given"
+        )
     for query, keys, _, meta, _, causal in calls:
         check_equal(
             causal, False, name="`causal`, for a part of the past: all of it stands before the question"
@@ -365,7 +370,8 @@ def test_task_2_the_way_to_attend_that_is_given_is_used(lab):
             meta.starts[-1],
             name="how many rows of the query go with metadata for so many tokens",
         )
-        assert 0 not in keys.shape, f"keys of shape {list(keys.shape)} were handed to `attention`"
+        if 0 in keys.shape:
+            raise CheckFailed(f"keys of shape {list(keys.shape)} were handed to `attention`")
 
 
 def test_task_2_every_part_of_the_past_is_attended_to_in_the_way_that_is_given(lab):
@@ -474,7 +480,7 @@ def test_task_3_one_token_tells_the_salt(lab, first, salt):
             "the salt took the place of the token: tokens that differ would look equal": [
                 *ids[:first], salt, *ids[first + 1 :]
             ],
-            "every token has the salt: one is enough": whole,
+            "every token has the salt: one is enough": whole if first else None,
             "the pair is salt and id, in this order": [*ids[:first], (ids[first], salt), *ids[first + 1 :]],
             "every token from there on has the salt: one is enough": [*ids[:first], *whole[first:]],
             "the first token of all has the salt": [(salt, ids[0]), *ids[1:]],
@@ -873,7 +879,8 @@ def frees(cache: Any, join: Any, what: str) -> bool:
     __tracebackhide__ = True
     pages, available = pages_of(join), cache.available
     said = cache.frees(join.sequence)
-    assert isinstance(said, bool), f"frees for {what}: a bool expected, {said!r} found"
+    if not isinstance(said, bool):
+        raise CheckFailed(f"frees for {what}: a bool expected, {said!r} found")
     check_equal(
         (pages_of(join), cache.available), (pages, available), name=f"the pages of {what}, after `frees`"
     )
@@ -1145,19 +1152,20 @@ def plan_of(scheduler: Any) -> Any:
 
 def steps_of(scheduler: Any, most: int = 60) -> list[list[tuple[str, int, int]]]:
     """All steps until all requests have ended."""
+    __tracebackhide__ = True
     found = []
     while scheduler.num_requests:
         before = {each: each.sequence.length for join in scheduler.joins for each in join.question.branches}
         found.append(shares(plan_of(scheduler)))
-        lost = [each for each, had in before.items() if each.sequence.length < had]
-        assert not lost, (
-            f"step {len(found)}: {member_name(lost[0])} had {before[lost[0]]} tokens before it was planned, and has "
-            f"{lost[0].sequence.length} now: branches keep their pages while their question runs"
-        )
+        for each, had in before.items():
+            if each.sequence.length < had:
+                raise CheckFailed(
+                    f"step {len(found)}: {member_name(each)} had {had} tokens before it was planned, and has "
+                    f"{each.sequence.length} now: branches keep their pages while their question runs"
+                )
         ran(scheduler)
-        assert len(found) < most, (
-            f"after {most} steps, requests are still there; the last steps: {found[-3:]}"
-        )
+        if len(found) >= most:
+            raise CheckFailed(f"after {most} steps, requests are still there; the last steps: {found[-3:]}")
     return found
 
 
@@ -1408,10 +1416,11 @@ def test_task_5_members_stand_where_their_join_stands_by_now(lab):
     join.level = 2
     scheduler.add(join)
     levels = {member_name(chunk.running): chunk.running.level for chunk in scheduler.planned}
-    assert levels, (
-        "a join of level 2 found no page: one of level 0 runs, whose pages it may take. Does each of its members "
-        "have the level of the join?"
-    )
+    if not levels:
+        raise CheckFailed(
+            "a join of level 2 found no page: one of level 0 runs, whose pages it may take. Does each of its members "
+            "have the level of the join?"
+        )
     check_equal(set(levels.values()), {2}, name="the levels of the members in the step of a join of level 2")
     check_equal(
         [each.client for each in scheduler.preempted], ["lower"], name="the requests that lost their pages"
@@ -1563,23 +1572,27 @@ class Dry:
         __tracebackhide__ = True
         members = [chunk.running for chunk in plan]
         told = f"the step {shares(plan)}"
-        assert len(set(members)) == len(members), f"{told}: a member has more than one chunk"
+        if len(set(members)) < len(members):
+            raise CheckFailed(f"{told}: a member has more than one chunk")
         total = sum(chunk.count for chunk in plan)
-        assert total <= self.scheduler.token_budget, f"{told}: {total} tokens are more than the budget"
+        if total > self.scheduler.token_budget:
+            raise CheckFailed(f"{told}: {total} tokens are more than the budget")
         for chunk in plan:
             after = {branch: branch.due for branch in getattr(chunk.running, "branches", ())}
             for other in plan:
                 after[other.running] = other.running.due - other.count
             due = [member_name(one) for one in getattr(chunk.running, "branches", ()) if after[one]]
-            assert not due, (
-                f"{told}: the question is in it, and tokens of {', '.join(due)} are due behind the step"
-            )
+            if due:
+                raise CheckFailed(
+                    f"{told}: the question is in it, and tokens of {', '.join(due)} are due behind the step"
+                )
 
     def _check(self, when: str) -> None:
         __tracebackhide__ = True
         scheduler = self.scheduler
         for each in scheduler.waiting:
-            assert not each.sequence.pages, f"{when}: a request that waits has pages"
+            if each.sequence.pages:
+                raise CheckFailed(f"{when}: a request that waits has pages")
         held = [each for each in scheduler.running if each not in scheduler.joins]
         joins = [each for each in scheduler.running if each in scheduler.joins]
         check_held_by(scheduler.cache, [*(each.sequence for each in held), *sequences_of(*joins)], when)
@@ -1752,7 +1765,8 @@ def test_task_6_cancelling_a_question_takes_nothing_from_another(lab, steps):
         engine.step()
     engine.core.abort([first])
     engine.check_pages("after a question was cancelled")
-    assert first not in engine.core.requests, "a question that was cancelled is still there"
+    if first in engine.core.requests:
+        raise CheckFailed("a question that was cancelled is still there")
     engine.answer(second)
 
 
@@ -1773,9 +1787,6 @@ def test_task_6_a_step_lists_a_document_request_once(lab):
             ]
         },
     )  # fmt: skip
-    assert all(request in names for request, _ in step.issued), (
-        "a step lists requests that were pushed, not branches"
-    )
     check_equal(step.finished == [], True, name="whether no request has finished in the first step")
     step = engine.step()
     issued = {names.get(request, "a branch"): count for request, count in step.issued}
@@ -1854,7 +1865,8 @@ def test_task_6_a_question_that_lost_its_pages_resumes_where_it_was(lab):
         engine.step()
     high = engine.ask(prompt(lab, 3, [("C", 7), ("D", 8)], 3, seed=1), 3, priority=3)
     engine.answer(low, high)
-    assert engine.preempted, "the question of the lower level was to lose its pages to the other, and has not"
+    if not engine.preempted:
+        raise CheckFailed("the question of the lower level was to lose its pages to the other, and has not")
 
 
 IN_SYSTEM, IN_DOCUMENT, IN_QUESTION = V, V + 1, V + 2  # tokens that the model does not have
@@ -1935,9 +1947,9 @@ def test_task_6_what_can_never_run_is_refused_and_changes_nothing(lab, what):
     make, options, word = REFUSED[what]
     engine = Engine(lab, pages=15, limit=30)
     request = engine.request(make(lab), **options)
-    reason = engine.core.refusal(request)
-    assert isinstance(reason, str), f"refusal, for {what}: a reason expected, {reason!r} found"
-    assert word in reason, f"refusal, for {what}: the reason should mention {word!r}; it says {reason!r}"
+    reason = reason_of(engine, request, what)
+    if word not in reason:
+        raise CheckFailed(f"refusal, for {what}: the reason should mention {word!r}; it says {reason!r}")
     check_raises(ValueError, lambda: engine.core.push(request), name=f"pushing {what}")
     check_equal(len(engine.core.requests), 0, name=f"the requests in the engine after {what} was refused")
     check_equal(engine.scheduler.cache.available, 15, name=f"the pages available after {what} was refused")
@@ -1951,11 +1963,10 @@ def test_task_6_ordinary_requests_are_refused_as_before(lab):
         ([V], 3, f"{V}"),
         ([1] * 14, 9, "pages"),
     ):
-        reason = engine.core.refusal(lab.request.Request(ids, max_tokens))
-        assert isinstance(reason, str), (
-            f"refusal, for an ordinary request that can never run: {reason!r} found"
-        )
-        assert word in reason, f"refusal, for an ordinary request: {word!r} expected in {reason!r}"
+        request = lab.request.Request(ids, max_tokens)
+        reason = reason_of(engine, request, "an ordinary request that can never run")
+        if word not in reason:
+            raise CheckFailed(f"refusal, for an ordinary request: {word!r} expected in {reason!r}")
     check_equal(
         engine.core.refusal(lab.request.Request([1, 2], 3)), None, name="refusal, for one that can run"
     )
@@ -1976,12 +1987,11 @@ def test_task_6_what_can_run_alone_is_accepted_and_runs(lab, system, documents, 
     for pages in (needed_pages, needed_pages - 1):
         engine = Engine(lab, pages=pages)
         request = engine.request(prompt_of(lab, system, documents, 2), max_tokens)
-        reason = engine.core.refusal(request)
         name = f"a join that needs up to {needed_pages} pages, of which there are {pages}"
         if pages < needed_pages:
-            assert isinstance(reason, str), f"refusal, for {name}: a reason expected, {reason!r} found"
+            reason_of(engine, request, name)
             continue
-        check_equal(reason, None, name=f"refusal, for {name}")
+        check_equal(engine.core.refusal(request), None, name=f"refusal, for {name}")
         engine.core.push(request)
         engine.answer(request)
 
