@@ -78,7 +78,7 @@ def mistaken_pasts(question: Any, page_size: int) -> dict[str, dict[str, Any]]:
     for where, field in ((full, "pages"), (loose, "loose")):
         once = "what two branches share is there once: a document that is given twice counts twice"
         add(where, once, set(wanted[field]))
-    pages, start = [], 0
+    pages, start = list[int](), 0
     if question.branches:
         pages, start = list(question.branches[0].sequence.pages), question.branches[0].start
     return {

@@ -402,9 +402,9 @@ def test_task_2_the_output_has_the_dtype_of_own_and_the_log_sum_exp_stays_float3
     found = lab.documents.attention.attend_joined(query, keys, values, step.join(lab), own, SCALE)
     wanted, suspects = step.attended(), mistaken(step, 1.0, 1.0)
     # The output of each part is rounded, and that of the documents, and that of all.
-    for number, name, options in (
-        (0, "the output, in the dtype of `own`", {"dtype": "bfloat16", "rtol": 2**-6, "atol": 2**-6}),
-        (1, "the log-sum-exp, float32 in any case", {"dtype": "float32", "rtol": 1e-5, "atol": 1e-5}),
+    for number, name, dtype, near in (
+        (0, "the output, in the dtype of `own`", "bfloat16", 2**-6),
+        (1, "the log-sum-exp, float32 in any case", "float32", 1e-5),
     ):
         check(
             found[number],
@@ -412,7 +412,9 @@ def test_task_2_the_output_has_the_dtype_of_own_and_the_log_sum_exp_stays_float3
             name=f"{name}, where queries, keys and values are bfloat16",
             suspects={why: wrong[number] for why, wrong in suspects.items()},
             nan=NO_KEYS,
-            **options,
+            dtype=dtype,
+            rtol=near,
+            atol=near,
         )
 
 
@@ -1869,49 +1871,6 @@ def test_task_6_a_question_that_lost_its_pages_resumes_where_it_was(lab):
         raise CheckFailed("the question of the lower level was to lose its pages to the other, and has not")
 
 
-IN_SYSTEM, IN_DOCUMENT, IN_QUESTION = V, V + 1, V + 2  # tokens that the model does not have
-TWO_REASONS = {
-    "a question that ends too late, and an unknown token in a document": (
-        ((1,), ((3,) * 19 + (IN_DOCUMENT,),), (4,) * 12), {}, "position"
-    ),
-    "a question that ends too late, and more pages than there are": (
-        ((1,), ((3,) * 20,) * 3, (4,) * 12), {}, "position"
-    ),
-    "an unknown token in the system prompt, and one in a document": (
-        ((1, IN_SYSTEM), ((3, IN_DOCUMENT),), (4,)), {}, f"token {IN_SYSTEM}"
-    ),
-    "an unknown token in the system prompt, and one in the question": (
-        ((1, IN_SYSTEM), (), (4, IN_QUESTION)), {}, f"token {IN_SYSTEM}"
-    ),
-    "an unknown token in a document, and one in the question": (
-        ((1,), ((3,), (3, IN_DOCUMENT)), (4, IN_QUESTION)), {}, f"token {IN_DOCUMENT}"
-    ),
-    "an unknown token in the question, and a priority that there is not": (
-        ((1,), ((3,),), (4, IN_QUESTION)), {"priority": 4}, f"token {IN_QUESTION}"
-    ),
-    "an unknown token in a document, and more pages than there are": (
-        ((1,), ((3,) * 9,) * 3 + ((3,) * 8 + (IN_DOCUMENT,),), (4,)), {}, f"token {IN_DOCUMENT}"
-    ),
-    "a priority that there is not, and more pages than there are": (
-        ((1,), ((3,) * 9,) * 4, (4,)), {"priority": 4}, "priority"
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("what", list(TWO_REASONS))
-def test_task_6_of_two_reasons_the_first_one_is_given(lab, what):
-    """In the order of the chapter: the request's own, unknown tokens, the scheduler's, the pages."""
-    segments, options, word = TWO_REASONS[what]
-    engine = Engine(lab, pages=15, limit=30)
-    request = engine.request(lab.documents.prompt.Segments(*segments), **options)
-    reason = reason_of(engine, request, what)
-    if word not in reason:
-        raise CheckFailed(
-            f"refusal, for {what}: the first of these two reasons was to be given, which mentions {word!r}; "
-            f"it says {reason!r}"
-        )
-
-
 REFUSED = {
     "an empty question": (lambda lab: prompt_of(lab, 3, (4,), 0), {}, "empty"),
     "a question that ends too late": (lambda lab: prompt_of(lab, 3, (20,), 8), {}, "position"),
@@ -1953,6 +1912,49 @@ def test_task_6_what_can_never_run_is_refused_and_changes_nothing(lab, what):
     check_raises(ValueError, lambda: engine.core.push(request), name=f"pushing {what}")
     check_equal(len(engine.core.requests), 0, name=f"the requests in the engine after {what} was refused")
     check_equal(engine.scheduler.cache.available, 15, name=f"the pages available after {what} was refused")
+
+
+IN_SYSTEM, IN_DOCUMENT, IN_QUESTION = V, V + 1, V + 2  # tokens that the model does not have
+TWO_REASONS = {
+    "a question that ends too late, and an unknown token in a document": (
+        ((1,), ((3,) * 19 + (IN_DOCUMENT,),), (4,) * 12), {}, "position"
+    ),
+    "a question that ends too late, and more pages than there are": (
+        ((1,), ((3,) * 20,) * 3, (4,) * 12), {}, "position"
+    ),
+    "an unknown token in the system prompt, and one in a document": (
+        ((1, IN_SYSTEM), ((3, IN_DOCUMENT),), (4,)), {}, f"token {IN_SYSTEM}"
+    ),
+    "an unknown token in the system prompt, and one in the question": (
+        ((1, IN_SYSTEM), (), (4, IN_QUESTION)), {}, f"token {IN_SYSTEM}"
+    ),
+    "an unknown token in a document, and one in the question": (
+        ((1,), ((3,), (3, IN_DOCUMENT)), (4, IN_QUESTION)), {}, f"token {IN_DOCUMENT}"
+    ),
+    "an unknown token in the question, and a priority that there is not": (
+        ((1,), ((3,),), (4, IN_QUESTION)), {"priority": 4}, f"token {IN_QUESTION}"
+    ),
+    "an unknown token in a document, and more pages than there are": (
+        ((1,), ((3,) * 9,) * 3 + ((3,) * 8 + (IN_DOCUMENT,),), (4,)), {}, f"token {IN_DOCUMENT}"
+    ),
+    "a priority that there is not, and more pages than there are": (
+        ((1,), ((3,) * 9,) * 4, (4,)), {"priority": 4}, "priority"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", list(TWO_REASONS))
+def test_task_6_of_two_reasons_the_first_one_is_given(lab, what):
+    """In the order of the chapter: the request's own, unknown tokens, the scheduler's, the pages."""
+    segments, options, word = TWO_REASONS[what]
+    engine = Engine(lab, pages=15, limit=30)
+    request = engine.request(lab.documents.prompt.Segments(*segments), **options)
+    reason = reason_of(engine, request, what)
+    if word not in reason:
+        raise CheckFailed(
+            f"refusal, for {what}: the first of these two reasons was to be given, which mentions {word!r}; "
+            f"it says {reason!r}"
+        )
 
 
 def test_task_6_ordinary_requests_are_refused_as_before(lab):
