@@ -69,6 +69,13 @@ class JoinedStep:
             self.keys[read], self.values[read] = filled_keys[read], filled_values[read]
         self.questions = [b for b, row in enumerate(rows) if row.past is not None]
 
+    def rounded(self, lab: Any, dtype: str) -> JoinedStep:
+        """Itself, with all numbers rounded to what a dtype holds."""
+        for name in ("query", "keys", "values"):
+            array = lab.array(getattr(self, name), dtype)
+            setattr(self, name, lab.numpy(array).astype(np.float64))
+        return self
+
     def arrays(self, lab: Any) -> tuple[Any, Any, Any]:
         """The query [T, H, D], and a layer's pages, keys and values [N, P, Hkv, D]."""
         paged = (-1, self.page_size, HKV, D)

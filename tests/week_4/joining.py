@@ -69,12 +69,14 @@ def give_pages(member: Any, shared: Sequence[int] = (), computed: int = 0, more:
     sequence.length = computed
 
 
-def laid_out(lab: Any, segments: Any, page_size: int, seed: int = 0, computed: str = "all") -> Any:
+def laid_out(
+    lab: Any, segments: Any, page_size: int, seed: int = 0, computed: str = "all", **options: Any
+) -> Any:
     """A join with pages in no order. The branches share the system prompt's full pages."""
     allocator = allocator_of(lab, 200)
     random.Random(seed).shuffle(allocator.free_pages)
     cache = lab.documents.page_cache.DocumentCache(allocator, page_size)
-    join = join_of(lab, cache, request_of(lab, segments))
+    join = join_of(lab, cache, request_of(lab, segments, **options))
     shared: list[int] = []
     for member in members_of(join):
         isolated = hasattr(member, "branches")

@@ -74,9 +74,21 @@ def mistaken_pasts(question: Any, page_size: int) -> dict[str, dict[str, Any]]:
             "places behind the end of a document are among them",
             [place_of(pages, p, page_size) for p in [*whole, *mine]],
         )
+    wanted = past_of(question, page_size)
+    for where, field in ((full, "pages"), (loose, "loose")):
+        once = "what two branches share is there once: a document that is given twice counts twice"
+        add(where, once, set(wanted[field]))
+    pages, start = list[int](), 0
+    if question.branches:
+        pages, start = list(question.branches[0].sequence.pages), question.branches[0].start
     return {
-        "system": {"the system prompt's pages of every branch are there: it counts once": systems},
-        "system_len": {},
+        "system": {
+            "the system prompt's pages of every branch are there: it counts once": systems,
+            "these are all pages of the first branch: its first `fork` tokens are the system prompt's": pages,
+        },
+        "system_len": {
+            "this is the first branch's `start`, a position: the system prompt has `fork` tokens": start
+        },
         "pages": {why: sorted(items) for why, items in full.items()},
         "loose": {why: sorted(items) for why, items in loose.items()},
     }
@@ -97,7 +109,8 @@ def check_numbers(found: Any, name: str) -> list[int]:
 def check_past(past: Any, question: Any, page_size: int, what: str) -> None:
     """Compare a `Past` with the tokens of the branches, field by field."""
     __tracebackhide__ = True
-    assert past is not None, f"the past of {what}: None found, a Past expected; is a `return` missing?"
+    if past is None:
+        raise CheckFailed(f"the past of {what}: None found, a Past expected; is a `return` missing?")
     wanted, wrong = past_of(question, page_size), mistaken_pasts(question, page_size)
     names = {
         "system": "the pages of the system prompt",
@@ -112,6 +125,19 @@ def check_past(past: Any, question: Any, page_size: int, what: str) -> None:
         if field in ("pages", "loose"):
             found = sorted(found)
         check_equal(found, wanted[field], name=name, suspects=wrong[field])
+
+
+def past_in(lab: Any, join: Any, page_size: int, what: str) -> Any:
+    """`Past.of`, where a question without branches is told as such."""
+    __tracebackhide__ = True
+    try:
+        return lab.documents.past.Past.of(join.question, page_size)
+    except IndexError as error:
+        if join.question.branches:
+            raise
+        raise CheckFailed(
+            f"the past of {what}: this question has no branches, so its past is empty; IndexError raised: {error}"
+        ) from error
 
 
 PARTS = {
@@ -131,7 +157,8 @@ def tokens_of(wanted: dict[str, Any], part: str, page_size: int) -> tuple[list[i
 def check_meta(lab: Any, join: Any, chunks: Sequence[Any], meta: Any, page_size: int, what: str) -> None:
     """Compare a `JoinMeta` with the questions of a step."""
     __tracebackhide__ = True
-    assert join is not None, f"the metadata of {what}: None found, and there are questions in the step"
+    if join is None:
+        raise CheckFailed(f"the metadata of {what}: None found, and there are questions in the step")
     spans = [range(meta.starts[b], meta.starts[b + 1]) for b in range(len(chunks))]
     asking = [b for b, chunk in enumerate(chunks) if hasattr(chunk.running, "branches")]
     rows = [row for b in asking for row in spans[b]]
@@ -146,6 +173,9 @@ def check_meta(lab: Any, join: Any, chunks: Sequence[Any], meta: Any, page_size:
             "these are the numbers of chunks, not of tokens": np.array(asking),
             "these are all tokens of the step": np.arange(meta.starts[-1]),
             "each question's tokens are counted from 0": np.array(counted),
+            "the questions that decode are left out": np.array(
+                [row for b in asking for row in spans[b] if not chunks[b].decode], dtype=int
+            ),
             "only the last token of each question is there": np.array([spans[b][-1] for b in asking]),
         },
     )

@@ -32,7 +32,7 @@ from .joining import (
     segments_of,
     text,
 )
-from .pasts import check_meta, check_past
+from .pasts import check_meta, check_past, past_in
 
 QUICK = settings(max_examples=60, deadline=None, derandomize=True, database=None, report_multiple_bugs=False)
 
@@ -63,26 +63,26 @@ EDGES = [
 @pytest.mark.parametrize(("system", "documents", "page_size"), EDGES)
 def test_task_1_each_token_of_the_past_is_in_one_list_once(lab, system, documents, page_size):
     join = laid_out(lab, segments_of(lab, system, documents), page_size)
-    past = lab.documents.past.Past.of(join.question, page_size)
-    check_past(past, join.question, page_size, told(system, documents, page_size))
+    what = told(system, documents, page_size)
+    check_past(past_in(lab, join, page_size, what), join.question, page_size, what)
 
 
 def test_task_1_empty_documents_have_no_tokens_to_see(lab):
     join = laid_out(lab, segments_of(lab, 5, (0, 6, 0)), 4)
     check_past(lab.documents.past.Past.of(join.question, 4), join.question, 4, told(5, (0, 6, 0), 4))
     join = laid_out(lab, segments_of(lab, 5, (0, 0)), 4)
-    check_past(lab.documents.past.Past.of(join.question, 4), join.question, 4, told(5, (0, 0), 4))
+    what = told(5, (0, 0), 4)
+    check_past(past_in(lab, join, 4, what), join.question, 4, what)
 
 
 @pytest.mark.parametrize(("system", "documents", "page_size"), EDGES)
 def test_task_1_branches_that_this_step_computes_count_as_a_whole(lab, system, documents, page_size):
     """Their pages are there; how many of their tokens were computed before makes no difference."""
     join = laid_out(lab, segments_of(lab, system, documents), page_size, seed=1, computed="none")
-    past = lab.documents.past.Past.of(join.question, page_size)
     what = (
         f"{told(system, documents, page_size)}, where no token of the branches was computed before this step"
     )
-    check_past(past, join.question, page_size, what)
+    check_past(past_in(lab, join, page_size, what), join.question, page_size, what)
 
 
 def test_task_1_the_branches_and_their_pages_stay_as_they_are(lab):
@@ -96,6 +96,28 @@ def test_task_1_the_branches_and_their_pages_stay_as_they_are(lab):
     )
 
 
+def test_task_1_a_document_that_stands_there_twice_counts_twice(lab):
+    """The tree gives both branches the same full pages: what they hold is still there once for each."""
+    one, other = tuple(text(8, 1)), tuple(text(7, 2))
+    segments = lab.documents.prompt.Segments(tuple(text(5)), (one, one, other, other), tuple(text(2, 20)))
+    join = laid_out(lab, segments, 4)
+    for first, again in zip(join.question.branches[::2], join.question.branches[1::2], strict=True):
+        count = len(again.request.token_ids)
+        again.sequence.allocator.free(again.sequence.pages)
+        give_pages(again, first.sequence.pages[: count // 4], count)
+    what = f"{told(5, (8, 8, 7, 7), 4)}, where the second document is the first one again, and the fourth the third"
+    check_past(lab.documents.past.Past.of(join.question, 4), join.question, 4, what)
+
+
+@pytest.mark.parametrize("documents", [(0, 6), (0, 0, 8, 3), (6, 0, 8)])
+def test_task_1_where_the_documents_stand_makes_no_difference(lab, documents):
+    """Behind an empty first document, the first branch starts farther on than its system prompt ends."""
+    offset: dict[str, Any] = {"strategy": "offset", "max_chunk_len": 8}
+    join = laid_out(lab, segments_of(lab, 5, documents), 4, **offset)
+    what = f"{told(5, documents, 4)}, with offset positions and a `max_chunk_len` of 8"
+    check_past(lab.documents.past.Past.of(join.question, 4), join.question, 4, what)
+
+
 @QUICK
 @given(
     system=st.integers(0, 9),
@@ -106,8 +128,8 @@ def test_task_1_the_branches_and_their_pages_stay_as_they_are(lab):
 def test_task_1_any_lengths_are_sorted_like_that(system, documents, page_size, computed):
     lab = door.active()
     join = laid_out(lab, segments_of(lab, system, documents), page_size, computed=computed)
-    past = lab.documents.past.Past.of(join.question, page_size)
-    check_past(past, join.question, page_size, told(system, documents, page_size))
+    what = told(system, documents, page_size)
+    check_past(past_in(lab, join, page_size, what), join.question, page_size, what)
 
 
 def ordinary(lab: Any, cache: Any, count: int, computed: int) -> Any:
@@ -121,7 +143,8 @@ def ordinary(lab: Any, cache: Any, count: int, computed: int) -> Any:
 def step_of(lab: Any, line: list[tuple[Any, int]], page_size: int) -> tuple[list[Any], Any]:
     """The chunks of a step, and its metadata: each of the line brings so many of its tokens."""
     chunks = [
-        lab.scheduling.standing.Chunk(each, count, each.sequence.length, 0, False) for each, count in line
+        lab.scheduling.standing.Chunk(each, count, each.sequence.length, 0, each.decoding)
+        for each, count in line
     ]
     metadata = lab.paged.metadata
     tables = metadata.tables_of([each.sequence for each, _ in line])
@@ -157,9 +180,11 @@ def test_task_1_a_step_without_questions_needs_no_metadata(lab):
             "a step of an ordinary request and a branch has no question: None expected, "
             f"{type(error).__name__} raised: {error}"
         ) from error
-    assert found is None, (
-        f"a step of an ordinary request and a branch has no question: None expected, {type(found).__name__} found"
-    )
+    if found is not None:
+        raise CheckFailed(
+            "a step of an ordinary request and a branch has no question: None expected, "
+            f"{type(found).__name__} found"
+        )
 
 
 @pytest.mark.parametrize("page_size", [1, 3, 4])
@@ -191,6 +216,28 @@ def test_task_1_branches_and_ordinary_requests_between_questions_are_left_out(la
     chunks, meta = step_of(lab, line, 4)
     found = lab.documents.past.JoinMeta.build(chunks, meta, 4)
     what = "a step in which ordinary requests and a branch stand between three questions"
+    check_meta(lab, found, chunks, meta, 4, what)
+
+
+def decode(each: Any) -> None:
+    """By hand: a token was generated, and is all that is due."""
+    each.sequence.length = len(each.request.token_ids)
+    each.request.token_ids.append(7)
+    each.sequence.reserve(1)
+
+
+@pytest.mark.parametrize("decoding", [(0,), (0, 2), (0, 1, 2)])
+def test_task_1_questions_that_decode_are_questions_too(lab, decoding):
+    cache = cache_of(lab, 200, 4)
+    joins = questions_of(lab, cache, [(5, (6, 2), 4), (4, (8, 4), 3), (0, (3,), 5)])
+    for number in decoding:
+        decode(joins[number].question)
+    plain = ordinary(lab, cache, 6, 0)
+    decode(plain)
+    line = [(plain, 1), *((join.question, join.question.due) for join in joins)]
+    chunks, meta = step_of(lab, line, 4)
+    found = lab.documents.past.JoinMeta.build(chunks, meta, 4)
+    what = f"a step of an ordinary request and three questions, of which {len(decoding)} decode"
     check_meta(lab, found, chunks, meta, 4, what)
 
 
@@ -310,7 +357,10 @@ def test_task_2_the_way_to_attend_that_is_given_is_used(lab):
         return lab.paged.attention.paged_attention(*arguments)
 
     check_joined(lab, step, (0.5, 0.8), "two questions", attention=attention)
-    assert calls, "`attention` was not called: the questions' past is attended to in the way that is given"
+    if not calls:
+        raise CheckFailed(
+            "`attention` was not called: the questions' past is attended to in the way that is given"
+        )
     for query, keys, _, meta, _, causal in calls:
         check_equal(
             causal, False, name="`causal`, for a part of the past: all of it stands before the question"
@@ -320,7 +370,8 @@ def test_task_2_the_way_to_attend_that_is_given_is_used(lab):
             meta.starts[-1],
             name="how many rows of the query go with metadata for so many tokens",
         )
-        assert 0 not in keys.shape, f"keys of shape {list(keys.shape)} were handed to `attention`"
+        if 0 in keys.shape:
+            raise CheckFailed(f"keys of shape {list(keys.shape)} were handed to `attention`")
 
 
 def test_task_2_every_part_of_the_past_is_attended_to_in_the_way_that_is_given(lab):
@@ -341,6 +392,30 @@ def test_task_2_every_part_of_the_past_is_attended_to_in_the_way_that_is_given(l
         atol=2e-6,
         nan=NO_KEYS,
     )
+
+
+def test_task_2_the_output_has_the_dtype_of_own_and_the_log_sum_exp_stays_float32(lab):
+    step = JoinedStep(STEPS["questions between other sequences"]).rounded(lab, "bfloat16")
+    query, keys, values = (lab.array(lab.numpy(x), "bfloat16") for x in step.arrays(lab))
+    out, lse = step.attended(parts=("own",))
+    own = lab.array(out, "bfloat16"), lab.array(lse)
+    found = lab.documents.attention.attend_joined(query, keys, values, step.join(lab), own, SCALE)
+    wanted, suspects = step.attended(), mistaken(step, 1.0, 1.0)
+    # The output of each part is rounded, and that of the documents, and that of all.
+    for number, name, dtype, near in (
+        (0, "the output, in the dtype of `own`", "bfloat16", 2**-6),
+        (1, "the log-sum-exp, float32 in any case", "float32", 1e-5),
+    ):
+        check(
+            found[number],
+            wanted[number],
+            name=f"{name}, where queries, keys and values are bfloat16",
+            suspects={why: wrong[number] for why, wrong in suspects.items()},
+            nan=NO_KEYS,
+            dtype=dtype,
+            rtol=near,
+            atol=near,
+        )
 
 
 def test_task_2_large_scores_do_not_overflow(lab):
@@ -407,7 +482,7 @@ def test_task_3_one_token_tells_the_salt(lab, first, salt):
             "the salt took the place of the token: tokens that differ would look equal": [
                 *ids[:first], salt, *ids[first + 1 :]
             ],
-            "every token has the salt: one is enough": whole,
+            "every token has the salt: one is enough": whole if first else None,
             "the pair is salt and id, in this order": [*ids[:first], (ids[first], salt), *ids[first + 1 :]],
             "every token from there on has the salt: one is enough": [*ids[:first], *whole[first:]],
             "the first token of all has the salt": [(salt, ids[0]), *ids[1:]],
@@ -551,6 +626,46 @@ def test_task_3_a_bundle_finds_what_its_members_do_not_have_yet(lab):
     _, again = branches_in_tree(lab, cache, segments_of(lab, 7, (6, 1, 9), 8))
     cache.match(again.sequence, [])
     check_equal(cache.match(again.sequence, []), 0, name="the tokens that a second `match` of a bundle finds")
+
+
+def test_task_3_a_question_that_resumes_searches_with_its_output_too(lab):
+    cache = cache_of(lab)
+    request = request_of(lab, segments_of(lab, 7, (6, 1), 8))
+    request.token_ids += text(5, 30)
+    first, again = join_of(lab, cache, request), join_of(lab, cache, request, rank=1)
+    for member in members_of(first):
+        compute(cache, member.sequence, member.request.token_ids)
+    cache.match(again.sequence, [])
+    found = {member_name(each): each.sequence.length for each in members_of(again)}
+    expected = {"document A": 12, "document B": 6, "the question": 12}
+    check_equal(
+        found,
+        expected,
+        name="the tokens found for each member, where the question has 8 tokens and an output of 5, in pages of 3",
+        suspects={"the question searched with its prompt alone, without its output": expected | {"the question": 6}},
+    )  # fmt: skip
+
+
+def test_task_3_the_members_of_a_bundle_search_in_their_order(lab, monkeypatch):
+    cache = cache_of(lab)
+    _, again = branches_in_tree(lab, cache, segments_of(lab, 7, (6, 1, 9), 8))
+    searched: list[Any] = []
+    tree = lab.prefix.trie_cache.TrieCache
+    whole = tree.match
+
+    def match(self: Any, sequence: Any, token_ids: Any) -> int:
+        searched.append(sequence)
+        count: int = whole(self, sequence, token_ids)
+        return count
+
+    monkeypatch.setattr(tree, "match", match)
+    cache.match(again.sequence, [])
+    names = {each.sequence: member_name(each) for each in members_of(again)}
+    check_equal(
+        [names.get(sequence, "another sequence") for sequence in searched],
+        list(names.values()),
+        name="the members of a bundle in the order in which `match` of the bundle lets them search",
+    )
 
 
 def test_task_3_a_question_is_found_with_the_same_documents_in_the_same_order_alone(lab):
@@ -766,7 +881,8 @@ def frees(cache: Any, join: Any, what: str) -> bool:
     __tracebackhide__ = True
     pages, available = pages_of(join), cache.available
     said = cache.frees(join.sequence)
-    assert isinstance(said, bool), f"frees for {what}: a bool expected, {said!r} found"
+    if not isinstance(said, bool):
+        raise CheckFailed(f"frees for {what}: a bool expected, {said!r} found")
     check_equal(
         (pages_of(join), cache.available), (pages, available), name=f"the pages of {what}, after `frees`"
     )
@@ -1038,19 +1154,20 @@ def plan_of(scheduler: Any) -> Any:
 
 def steps_of(scheduler: Any, most: int = 60) -> list[list[tuple[str, int, int]]]:
     """All steps until all requests have ended."""
+    __tracebackhide__ = True
     found = []
     while scheduler.num_requests:
         before = {each: each.sequence.length for join in scheduler.joins for each in join.question.branches}
         found.append(shares(plan_of(scheduler)))
-        lost = [each for each, had in before.items() if each.sequence.length < had]
-        assert not lost, (
-            f"step {len(found)}: {member_name(lost[0])} had {before[lost[0]]} tokens before it was planned, and has "
-            f"{lost[0].sequence.length} now: branches keep their pages while their question runs"
-        )
+        for each, had in before.items():
+            if each.sequence.length < had:
+                raise CheckFailed(
+                    f"step {len(found)}: {member_name(each)} had {had} tokens before it was planned, and has "
+                    f"{each.sequence.length} now: branches keep their pages while their question runs"
+                )
         ran(scheduler)
-        assert len(found) < most, (
-            f"after {most} steps, requests are still there; the last steps: {found[-3:]}"
-        )
+        if len(found) >= most:
+            raise CheckFailed(f"after {most} steps, requests are still there; the last steps: {found[-3:]}")
     return found
 
 
@@ -1301,10 +1418,11 @@ def test_task_5_members_stand_where_their_join_stands_by_now(lab):
     join.level = 2
     scheduler.add(join)
     levels = {member_name(chunk.running): chunk.running.level for chunk in scheduler.planned}
-    assert levels, (
-        "a join of level 2 found no page: one of level 0 runs, whose pages it may take. Does each of its members "
-        "have the level of the join?"
-    )
+    if not levels:
+        raise CheckFailed(
+            "a join of level 2 found no page: one of level 0 runs, whose pages it may take. Does each of its members "
+            "have the level of the join?"
+        )
     check_equal(set(levels.values()), {2}, name="the levels of the members in the step of a join of level 2")
     check_equal(
         [each.client for each in scheduler.preempted], ["lower"], name="the requests that lost their pages"
@@ -1456,23 +1574,27 @@ class Dry:
         __tracebackhide__ = True
         members = [chunk.running for chunk in plan]
         told = f"the step {shares(plan)}"
-        assert len(set(members)) == len(members), f"{told}: a member has more than one chunk"
+        if len(set(members)) < len(members):
+            raise CheckFailed(f"{told}: a member has more than one chunk")
         total = sum(chunk.count for chunk in plan)
-        assert total <= self.scheduler.token_budget, f"{told}: {total} tokens are more than the budget"
+        if total > self.scheduler.token_budget:
+            raise CheckFailed(f"{told}: {total} tokens are more than the budget")
         for chunk in plan:
             after = {branch: branch.due for branch in getattr(chunk.running, "branches", ())}
             for other in plan:
                 after[other.running] = other.running.due - other.count
             due = [member_name(one) for one in getattr(chunk.running, "branches", ()) if after[one]]
-            assert not due, (
-                f"{told}: the question is in it, and tokens of {', '.join(due)} are due behind the step"
-            )
+            if due:
+                raise CheckFailed(
+                    f"{told}: the question is in it, and tokens of {', '.join(due)} are due behind the step"
+                )
 
     def _check(self, when: str) -> None:
         __tracebackhide__ = True
         scheduler = self.scheduler
         for each in scheduler.waiting:
-            assert not each.sequence.pages, f"{when}: a request that waits has pages"
+            if each.sequence.pages:
+                raise CheckFailed(f"{when}: a request that waits has pages")
         held = [each for each in scheduler.running if each not in scheduler.joins]
         joins = [each for each in scheduler.running if each in scheduler.joins]
         check_held_by(scheduler.cache, [*(each.sequence for each in held), *sequences_of(*joins)], when)
@@ -1645,7 +1767,8 @@ def test_task_6_cancelling_a_question_takes_nothing_from_another(lab, steps):
         engine.step()
     engine.core.abort([first])
     engine.check_pages("after a question was cancelled")
-    assert first not in engine.core.requests, "a question that was cancelled is still there"
+    if first in engine.core.requests:
+        raise CheckFailed("a question that was cancelled is still there")
     engine.answer(second)
 
 
@@ -1666,9 +1789,6 @@ def test_task_6_a_step_lists_a_document_request_once(lab):
             ]
         },
     )  # fmt: skip
-    assert all(request in names for request, _ in step.issued), (
-        "a step lists requests that were pushed, not branches"
-    )
     check_equal(step.finished == [], True, name="whether no request has finished in the first step")
     step = engine.step()
     issued = {names.get(request, "a branch"): count for request, count in step.issued}
@@ -1747,7 +1867,8 @@ def test_task_6_a_question_that_lost_its_pages_resumes_where_it_was(lab):
         engine.step()
     high = engine.ask(prompt(lab, 3, [("C", 7), ("D", 8)], 3, seed=1), 3, priority=3)
     engine.answer(low, high)
-    assert engine.preempted, "the question of the lower level was to lose its pages to the other, and has not"
+    if not engine.preempted:
+        raise CheckFailed("the question of the lower level was to lose its pages to the other, and has not")
 
 
 REFUSED = {
@@ -1771,17 +1892,69 @@ REFUSED = {
 }  # fmt: skip
 
 
+def reason_of(engine: Engine, request: Any, what: str) -> str:
+    """Why the engine refuses a request that can never run."""
+    __tracebackhide__ = True
+    reason = engine.core.refusal(request)
+    if not isinstance(reason, str):
+        raise CheckFailed(f"refusal, for {what}: a reason expected, {reason!r} found")
+    return reason
+
+
 @pytest.mark.parametrize("what", list(REFUSED))
 def test_task_6_what_can_never_run_is_refused_and_changes_nothing(lab, what):
     make, options, word = REFUSED[what]
     engine = Engine(lab, pages=15, limit=30)
     request = engine.request(make(lab), **options)
-    reason = engine.core.refusal(request)
-    assert isinstance(reason, str), f"refusal, for {what}: a reason expected, {reason!r} found"
-    assert word in reason, f"refusal, for {what}: the reason should mention {word!r}; it says {reason!r}"
+    reason = reason_of(engine, request, what)
+    if word not in reason:
+        raise CheckFailed(f"refusal, for {what}: the reason should mention {word!r}; it says {reason!r}")
     check_raises(ValueError, lambda: engine.core.push(request), name=f"pushing {what}")
     check_equal(len(engine.core.requests), 0, name=f"the requests in the engine after {what} was refused")
     check_equal(engine.scheduler.cache.available, 15, name=f"the pages available after {what} was refused")
+
+
+IN_SYSTEM, IN_DOCUMENT, IN_QUESTION = V, V + 1, V + 2  # tokens that the model does not have
+TWO_REASONS = {
+    "a question that ends too late, and an unknown token in a document": (
+        ((1,), ((3,) * 19 + (IN_DOCUMENT,),), (4,) * 12), {}, "position"
+    ),
+    "a question that ends too late, and more pages than there are": (
+        ((1,), ((3,) * 20,) * 3, (4,) * 12), {}, "position"
+    ),
+    "an unknown token in the system prompt, and one in a document": (
+        ((1, IN_SYSTEM), ((3, IN_DOCUMENT),), (4,)), {}, f"token {IN_SYSTEM}"
+    ),
+    "an unknown token in the system prompt, and one in the question": (
+        ((1, IN_SYSTEM), (), (4, IN_QUESTION)), {}, f"token {IN_SYSTEM}"
+    ),
+    "an unknown token in a document, and one in the question": (
+        ((1,), ((3,), (3, IN_DOCUMENT)), (4, IN_QUESTION)), {}, f"token {IN_DOCUMENT}"
+    ),
+    "an unknown token in the question, and a priority that there is not": (
+        ((1,), ((3,),), (4, IN_QUESTION)), {"priority": 4}, f"token {IN_QUESTION}"
+    ),
+    "an unknown token in a document, and more pages than there are": (
+        ((1,), ((3,) * 9,) * 3 + ((3,) * 8 + (IN_DOCUMENT,),), (4,)), {}, f"token {IN_DOCUMENT}"
+    ),
+    "a priority that there is not, and more pages than there are": (
+        ((1,), ((3,) * 9,) * 4, (4,)), {"priority": 4}, "priority"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", list(TWO_REASONS))
+def test_task_6_of_two_reasons_the_first_one_is_given(lab, what):
+    """In the order of the chapter: the request's own, unknown tokens, the scheduler's, the pages."""
+    segments, options, word = TWO_REASONS[what]
+    engine = Engine(lab, pages=15, limit=30)
+    request = engine.request(lab.documents.prompt.Segments(*segments), **options)
+    reason = reason_of(engine, request, what)
+    if word not in reason:
+        raise CheckFailed(
+            f"refusal, for {what}: the first of these two reasons was to be given, which mentions {word!r}; "
+            f"it says {reason!r}"
+        )
 
 
 def test_task_6_ordinary_requests_are_refused_as_before(lab):
@@ -1792,11 +1965,10 @@ def test_task_6_ordinary_requests_are_refused_as_before(lab):
         ([V], 3, f"{V}"),
         ([1] * 14, 9, "pages"),
     ):
-        reason = engine.core.refusal(lab.request.Request(ids, max_tokens))
-        assert isinstance(reason, str), (
-            f"refusal, for an ordinary request that can never run: {reason!r} found"
-        )
-        assert word in reason, f"refusal, for an ordinary request: {word!r} expected in {reason!r}"
+        request = lab.request.Request(ids, max_tokens)
+        reason = reason_of(engine, request, "an ordinary request that can never run")
+        if word not in reason:
+            raise CheckFailed(f"refusal, for an ordinary request: {word!r} expected in {reason!r}")
     check_equal(
         engine.core.refusal(lab.request.Request([1, 2], 3)), None, name="refusal, for one that can run"
     )
@@ -1817,12 +1989,11 @@ def test_task_6_what_can_run_alone_is_accepted_and_runs(lab, system, documents, 
     for pages in (needed_pages, needed_pages - 1):
         engine = Engine(lab, pages=pages)
         request = engine.request(prompt_of(lab, system, documents, 2), max_tokens)
-        reason = engine.core.refusal(request)
         name = f"a join that needs up to {needed_pages} pages, of which there are {pages}"
         if pages < needed_pages:
-            assert isinstance(reason, str), f"refusal, for {name}: a reason expected, {reason!r} found"
+            reason_of(engine, request, name)
             continue
-        check_equal(reason, None, name=f"refusal, for {name}")
+        check_equal(engine.core.refusal(request), None, name=f"refusal, for {name}")
         engine.core.push(request)
         engine.answer(request)
 
