@@ -36,10 +36,10 @@ class DocumentBatch(ExtendBatch):
     def refusal(self, request: Request) -> str | None:
         """Why a request can't ever run here, or None.
 
-        A document request can't if one of these holds: its question has no token, or ends too late
-        (:meth:`DocumentRequest.refusal`); a segment has a token that the model doesn't have; the scheduler refuses it
-        (its priority, its client); or the pool has too few pages for all its branches, its question and its output,
-        even if no page is shared.
+        A document request can't if one of these holds, and the first that does is the reason: its question has no
+        token, or ends too late (:meth:`DocumentRequest.refusal`); the system prompt or a document has a token that
+        the model doesn't have, or the question has; the scheduler refuses it (its priority, its client); the pool has
+        too few pages for all its branches, its question and its output if no page is shared.
         """
         if not isinstance(request, DocumentRequest):
             return super().refusal(request)
