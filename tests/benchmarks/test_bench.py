@@ -323,6 +323,7 @@ def test_on_few_pages_only_preemption_preempts_and_every_way_generates_the_same(
     model = tiny_model()
     small_ladders_of_week_4(monkeypatch)
     text = [(7 * i + i * i) % 37 for i in range(150)]
+    monkeypatch.setattr(preemption, "MEAN_PAUSE", 1e-9)  # all at once: else the clock decides who competes
     rows = {case.name: case.run(24) for case in preemption.cases(lambda name: model, text)}
     fewest = preemption.POOLS[0]
     assert rows[f"preempt-{fewest}"]["preemptions"] > 0
