@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Collection, Sequence
+from typing import Self
 
 from torch import Tensor
 
@@ -57,6 +59,12 @@ class Request:
     def num_generated(self) -> int:
         """How many tokens were generated so far."""
         return len(self.token_ids) - self.prompt_len
+
+    def renewed(self, sample: Sample) -> Self:
+        """A request with the same prompt and settings, without output or error, that samples in another way."""
+        request = copy.copy(self)
+        request.token_ids, request.sample, request.error = self.prompt_ids, sample, None
+        return request
 
     def refusal(self, max_positions: int) -> str | None:
         """Why this request can't ever run, or None.

@@ -122,6 +122,32 @@ class Documents:
         )
 
 
+class Engine:
+    if TYPE_CHECKING:
+        from tiny_llm.engine import (
+            async_llm,
+            batch,
+            completion,
+            generation,
+            limits,
+            llm,
+            logprobs,
+            make_batch,
+            output,
+            params,
+            penalties,
+            prompts,
+            request,
+            step_sampler,
+            stops,
+        )
+
+
+class Server:
+    if TYPE_CHECKING:
+        pass
+
+
 class Scheduling:
     if TYPE_CHECKING:
         from tiny_llm.scheduling import (
@@ -162,9 +188,11 @@ class Modules:
         )
 
         documents: Documents
+        engine: Engine
         kernels: Kernels
         loading: Loading
         paged: Paged
         prefix: Prefix
         ragged: Ragged
         scheduling: Scheduling
+        server: Server

@@ -31,14 +31,7 @@ class Ticket:
             on_token: called with each token.
             metrics: notes when each token came.
         """
-        self.request = Request(
-            request.prompt_ids,
-            request.max_tokens,
-            request.end_ids,
-            self.choose,
-            request.priority,
-            request.client,
-        )
+        self.request = request.renewed(self.choose)
         self.sample = request.sample
         self.on_token = on_token
         self.metrics = metrics

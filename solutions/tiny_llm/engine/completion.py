@@ -1,0 +1,117 @@
+"""One answer while it grows: from tokens to text, and how it ends (Day 4.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from concurrent.futures import CancelledError, Future
+from dataclasses import replace
+
+from tiny_llm.engine.logprobs import TokenLogprob
+from tiny_llm.engine.output import CompletionOutput, Delta, FinishReason
+from tiny_llm.engine.params import SamplingParams
+from tiny_llm.engine.step_sampler import RowSampler
+from tiny_llm.engine.stops import StopStrings
+from tiny_llm.generate import StreamDecoder
+from tiny_llm.tokenizer import Tokenizer
+
+Deliver = Callable[[Delta], None]
+"""Called with each delta of an answer, mostly on the batcher's thread: it must be quick."""
+
+
+class Completion:
+    """Answer ``index`` of a request.
+
+    The batcher's thread calls :meth:`push` with each token; when the future is settled, :meth:`finish` is called. Its
+    text, tokens and log-probabilities are complete then.
+    """
+
+    def __init__(
+        self,
+        params: SamplingParams,
+        tokenizer: Tokenizer,
+        prompt_len: int,
+        index: int = 0,
+        deliver: Deliver = lambda delta: None,
+    ) -> None:
+        """Start with nothing generated (given code).
+
+        Args:
+            params: the settings. With a seed, answer i draws with the seed + i.
+            tokenizer: the model's.
+            prompt_len: how many of the token ids that the sampler gets are the prompt's.
+            index: which of the n answers this is.
+            deliver: called with each delta.
+        """
+        seed = None if params.seed is None else params.seed + index
+        self.params = params
+        self.index = index
+        self.deliver = deliver
+        self.sampler = RowSampler(replace(params, seed=seed), prompt_len)
+        # The tokens that end the answer: what the text of such a token would be, isn't part of the text.
+        self.end_ids: Collection[int] = {
+            *params.stop_token_ids,
+            *(() if params.ignore_end else tokenizer.end_ids),
+        }
+        self.decoder = StreamDecoder(tokenizer)
+        self.stops = StopStrings(params.stop)
+        self.text = ""
+        self.token_ids: list[int] = []
+        self.logprobs: list[TokenLogprob] = []
+        self.computed = 0  # how many tokens of the prompt were computed for this answer
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a stop string has ended the answer (given code)."""
+        return self.stops.found is not None
+
+    def push(self, token: int) -> None:
+        """Take in the next token, and deliver what it adds.
+
+        The delta has the token, its log-probability if there is one (``sampler.newest``), and the text
+        that is certain with it. An end token adds no text.
+        """
+        self.token_ids.append(token)
+        newest = () if self.sampler.newest is None else (self.sampler.newest,)
+        self.logprobs += newest
+        piece = "" if token in self.end_ids else self.stops.push(self.decoder.push(token))
+        self.text += piece
+        self.deliver(Delta(self.index, piece, (token,), newest))
+
+    def finish(self, future: Future[list[int]]) -> None:
+        """Deliver the last delta: the rest of the text and why the answer has ended, or else the error.
+
+        What the decoder holds back goes through the stop strings, too; then comes what they hold back. A cancelled
+        answer has the error CancelledError and no rest, since its tokens may still be coming.
+
+        Args:
+            future: the answer's, settled or cancelled.
+        """
+        error = CancelledError() if future.cancelled() else future.exception()
+        if error is not None:
+            self.deliver(Delta(self.index, error=error))
+            return
+        rest = self.stops.push(self.decoder.flush())
+        rest += self.stops.flush()
+        self.text += rest
+        self.deliver(Delta(self.index, rest, finish_reason=self.finish_reason))
+
+    @property
+    def finish_reason(self) -> FinishReason:
+        """STOP if a stop string was found or the last token is an end token; else, and without a token, LENGTH."""
+        ended = self.stopped or (bool(self.token_ids) and self.token_ids[-1] in self.end_ids)
+        return FinishReason.STOP if ended else FinishReason.LENGTH
+
+    @property
+    def stop_reason(self) -> int | str | None:
+        """The stop string that was found, or the last token if it is one of ``stop_token_ids``; else None."""
+        if self.stopped:
+            return self.stops.found
+        last = self.token_ids[-1] if self.token_ids else None
+        return last if last in self.params.stop_token_ids else None
+
+    def output(self) -> CompletionOutput:
+        """The answer, when it is complete (given code)."""
+        logprobs = None if self.params.logprobs is None else list(self.logprobs)
+        return CompletionOutput(
+            self.index, self.text, list(self.token_ids), self.finish_reason, self.stop_reason, logprobs
+        )
