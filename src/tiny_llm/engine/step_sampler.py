@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -130,7 +131,7 @@ def keep_rows(scores: Tensor, params: Sequence[SamplingParams]) -> tuple[Tensor,
     """Top-k, top-p and min-p on the best tokens of each row.
 
     Args:
-        scores: float64 [R, V].
+        scores: float64 [R, V], after the temperature: 0 is the best of each row. They are left as they are.
         params: the settings of each row.
 
     Returns:
