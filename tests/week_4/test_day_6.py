@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shared.arguments import check_leaves_alone, float_dtypes
 
 from coursekit import lab as door
-from coursekit.check import check_equal
+from coursekit.check import CheckFailed, check, check_equal, check_shape
 
+from .step_sampling import best_first, log_softmax, penalize, penalty_suspects
 from .stopping import Reader, cut, read
 
 QUICK = settings(max_examples=60, deadline=None, derandomize=True, database=None, report_multiple_bugs=False)
@@ -152,6 +158,262 @@ def test_task_1_any_text_in_any_pieces_ends_as_it_does_by_the_character(letters,
 
 
 # Task 2: penalties and log-probabilities
+
+
+def scores_of(seed: int, size: int = 23) -> np.ndarray:
+    """Scores of both signs, as float32 holds them."""
+    return (2.5 * np.random.default_rng(seed).normal(size=size)).astype(np.float32).astype(np.float64)
+
+
+OUTPUT = [5, 0, 5, 22, 5, 0, 7]
+PENALTIES = [
+    (0.5, 0.0),
+    (0.0, 0.25),
+    (1.5, 0.4),
+    (-0.75, 0.0),
+    (0.0, -1.5),
+    (2.0, -2.0),
+    (-1.0, 0.5),
+    (0.3, -0.1),
+]
+some_penalties = pytest.mark.parametrize(("presence", "frequency"), PENALTIES)
+
+
+@some_penalties
+def test_task_2_penalties_lower_the_tokens_of_the_output(lab, presence, frequency):
+    logits = scores_of(1)
+    check(
+        lab.engine.penalties.apply_count_penalties(lab.array(logits), OUTPUT, presence, frequency),
+        penalize(logits, OUTPUT, presence, frequency),
+        name=f"the scores with presence {presence}, frequency {frequency} and the output {OUTPUT}",
+        axes="V",
+        suspects=penalty_suspects(logits, OUTPUT, presence, frequency),
+    )
+
+
+@some_penalties
+def test_task_2_tokens_that_are_not_in_the_output_keep_their_scores(lab, presence, frequency):
+    logits = scores_of(2)
+    found = lab.engine.penalties.apply_count_penalties(lab.array(logits), OUTPUT, presence, frequency)
+    found = check_shape(found, logits.shape, name="the scores", axes="V")
+    others = [token for token in range(len(logits)) if token not in OUTPUT]
+    name = f"the scores of tokens that are not in the output {OUTPUT}"
+    check(found[others], logits[others], name=name, framework="numpy", rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("output", [[3], [3] * 40, list(range(23)), [22, 0], [9, 4, 9]], ids=str)
+def test_task_2_each_occurrence_counts_wherever_it_stands(lab, output):
+    logits = scores_of(3)
+    check(
+        lab.engine.penalties.apply_count_penalties(lab.array(logits), output, 0.7, 0.2),
+        penalize(logits, output, 0.7, 0.2),
+        name=f"the scores with presence 0.7, frequency 0.2 and the output {output}",
+        axes="V",
+        suspects=penalty_suspects(logits, output, 0.7, 0.2),
+        atol=1e-5,
+    )
+
+
+def test_task_2_the_output_may_be_any_sequence_and_stays_as_it_is(lab):
+    logits, output = scores_of(4), list(OUTPUT)
+    for given_ in (output, tuple(output)):
+        check(
+            lab.engine.penalties.apply_count_penalties(lab.array(logits), given_, 0.5, 0.25),
+            penalize(logits, OUTPUT, 0.5, 0.25),
+            name=f"the scores for an output that is a {type(given_).__name__}",
+            axes="V",
+        )
+    check_equal(output, OUTPUT, name="the output, afterwards")
+
+
+def test_task_2_penalties_keep_the_dtype(lab):
+    # Whole numbers and halves: every float dtype holds them exactly.
+    logits = np.round(2 * scores_of(5)) / 2
+    for dtype in float_dtypes(lab):
+        check(
+            lab.engine.penalties.apply_count_penalties(lab.array(logits, dtype), OUTPUT, 1.5, 0.5),
+            penalize(logits, OUTPUT, 1.5, 0.5),
+            name=f"the scores, in {dtype}",
+            axes="V",
+            dtype=dtype,
+        )
+
+
+def test_task_2_penalties_of_float64_scores_are_exact(lab):
+    if "float64" not in float_dtypes(lab):
+        pytest.skip("there is no float64 on this device")
+    logits = np.array([1.0, 1.0 + 1e-12, 0.5])
+    check(
+        lab.engine.penalties.apply_count_penalties(lab.array(logits, "float64"), [0, 1, 1], 0.3, 0.1),
+        penalize(logits, [0, 1, 1], 0.3, 0.1),
+        name="the scores, in float64",
+        dtype="float64",
+        rtol=1e-14,
+        atol=0,
+    )
+
+
+@some_penalties
+def test_task_2_the_callers_scores_are_left_as_they_are_by_penalties(lab, presence, frequency):
+    def call(logits: Any) -> Any:
+        return lab.engine.penalties.apply_count_penalties(logits, OUTPUT, presence, frequency)
+
+    check_leaves_alone(lab, call, the_logits=scores_of(6))
+
+
+@pytest.mark.parametrize(
+    ("output", "presence", "frequency"), [([], 0.5, 0.5), ((), 1.0, 0.0), (OUTPUT, 0.0, 0.0), (OUTPUT, 0, 0)]
+)
+def test_task_2_where_nothing_changes_the_scores_themselves_come_back(lab, output, presence, frequency):
+    logits = lab.array(scores_of(7))
+    what = f"the output {list(output)} with presence {presence} and frequency {frequency}"
+    found = lab.engine.penalties.apply_count_penalties(logits, output, presence, frequency)
+    check(found, scores_of(7), name=f"the scores for {what}", axes="V")
+    assert found is logits, f"for {what} nothing changes: `logits` itself should come back, not a copy"
+
+
+def test_task_2_a_token_that_can_not_come_stays_so(lab):
+    logits = scores_of(8)
+    logits[[0, 9]] = -np.inf
+    check(
+        lab.engine.penalties.apply_count_penalties(lab.array(logits), OUTPUT, -2.0, -2.0),
+        penalize(logits, OUTPUT, -2.0, -2.0),
+        name="the scores, of which two are -inf",
+        axes="V",
+    )
+
+
+def told_logprobs(found: Any, what: str) -> Any:
+    """A `TokenLogprob`, once it is known to hold plain numbers."""
+    __tracebackhide__ = True
+    if found is None:
+        raise CheckFailed(f"{what}: None found, TokenLogprob expected; is a `return` missing?")
+    check_equal(type(found).__name__, "TokenLogprob", name=f"the type of {what}")
+    numbers = [("logprob", found.logprob, float), ("token_id", found.token_id, int)]
+    numbers += [(f"top[{n}]", tuple(pair), tuple) for n, pair in enumerate(found.top)]
+    for name, value, kind in numbers:
+        plain = type(value) is kind and (kind is not tuple or [type(x) for x in value] == [int, float])
+        wanted = "a tuple of an int and a float" if kind is tuple else f"a plain {kind.__name__}"
+        assert plain, f"`{name}` of {what}: {wanted} expected, {value!r} found"
+    check_equal(type(found.top).__name__, "tuple", name=f"the type of `top` of {what}")
+    return found
+
+
+def check_logprobs(
+    lab: Any, logits: np.ndarray, token: int, top: int, what: str, dtype: str = "float32"
+) -> None:
+    """Compare with a sum in float64."""
+    __tracebackhide__ = True
+    array = lab.array(logits, dtype)
+    logits = lab.numpy(array).astype(np.float64)
+    what = f"token_logprob of {what}, token {token}, top {top}"
+    found = told_logprobs(lab.engine.logprobs.token_logprob(array, token, top), what)
+    right, order = log_softmax(logits), best_first(logits)
+    ids = order[:top]
+    check_equal(found.token_id, token, name=f"`token_id` of {what}")
+    check(
+        found.logprob,
+        float(right[token]),
+        name=f"`logprob` of {what}",
+        suspects={
+            "the probability itself": float(np.exp(right[token])),
+            "the score itself; its softmax is missing": float(logits[token]),
+            "a logarithm to base 10": float(right[token] / np.log(10)),
+            "a logarithm to base 2": float(right[token] / np.log(2)),
+            "this is the best token's, not the chosen one's": float(right[order[0]]),
+        },
+    )
+    name = f"the ids in `top` of {what}"
+    tokens, logprobs = [pair[0] for pair in found.top], [pair[1] for pair in found.top]
+    worst, tied = order[::-1][:top], sorted(range(len(logits)), key=lambda each: (-logits[each], -each))[:top]
+    wrong = {
+        "the chosen token stands before the best": [token, *ids],
+        "the chosen token takes the place of the last of the best": [*ids[:-1], token],
+        "the chosen token is left out; `top` has the best tokens, whichever was chosen": [
+            each for each in order if each != token
+        ][:top],
+        "the least likely tokens": worst,
+        "the best tokens in the order of their ids": sorted(ids),
+        "the best token stands last": ids[::-1],
+        "of equally likely tokens the lower ids come first": tied,
+    }
+    alone = {cause: given_ for cause, given_ in wrong.items() if list(wrong.values()).count(given_) == 1}
+    check_equal(tokens, ids, name=name, suspects=alone)
+    if ids:
+        check(
+            np.array(logprobs),
+            right[ids],
+            name=f"the numbers in `top` of {what}",
+            framework="numpy",
+            dtype=None,
+        )
+
+
+@pytest.mark.parametrize("top", [0, 1, 2, 5, 22, 23])
+def test_task_2_log_probabilities_of_the_chosen_token_and_the_best(lab, top):
+    logits = scores_of(9)
+    for token in (best_first(logits)[0], best_first(logits)[3], best_first(logits)[-1]):
+        check_logprobs(lab, logits, token, top, "23 scores")
+
+
+def test_task_2_more_than_all_tokens_are_all(lab):
+    check_logprobs(lab, scores_of(10, 7), 2, 20, "7 scores")
+    check_logprobs(lab, np.zeros(3), 1, 20, "3 equal scores")
+    check_logprobs(lab, np.zeros(1), 0, 5, "a single score")
+
+
+@pytest.mark.parametrize("size", [5, 40, 5000, 49152])
+@pytest.mark.parametrize("top", [1, 3, 20])
+def test_task_2_of_equally_likely_tokens_the_lower_ids_come_first(lab, size, top):
+    check_logprobs(lab, np.zeros(size), size - 1, top, f"{size} equal scores")
+    logits = np.round(np.random.default_rng(size).normal(size=size))
+    check_logprobs(lab, logits, size // 2, top, f"{size} scores that are whole numbers")
+
+
+@pytest.mark.parametrize("better", [0, 1, 2, 3, 4])
+def test_task_2_ties_with_the_last_of_the_best_are_cut_by_id(lab, better):
+    logits = np.full(3000, -1.5)
+    places = np.random.default_rng(better).permutation(3000)[:better]
+    logits[places] = 1.0 + np.arange(better)
+    check_logprobs(lab, logits, 7, 4, f"3000 scores, of which {better} are above the others")
+
+
+def test_task_2_a_large_vocabulary(lab):
+    logits = scores_of(11, 49152)
+    check_logprobs(lab, logits, 4321, 20, "49152 scores")
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64"])
+def test_task_2_the_arithmetic_of_log_probabilities_is_float32(lab, dtype):
+    if dtype not in float_dtypes(lab):
+        pytest.skip(f"there is no {dtype} on this device")
+    logits = scores_of(12, 700)
+    for token in (0, 44, best_first(logits)[0]):
+        check_logprobs(lab, logits, token, 6, f"700 scores in {dtype}", dtype)
+
+
+def test_task_2_tokens_that_are_hardly_possible_have_finite_log_probabilities(lab):
+    logits = np.array([0.0, 300.0, -300.0, 299.5, 100.0])
+    for token in range(5):
+        check_logprobs(lab, logits, token, 5, "scores from -300 to 300")
+    check_logprobs(lab, logits + 2e4, 0, 3, "scores above 10000")
+
+
+def test_task_2_a_token_that_can_not_come_has_minus_infinity(lab):
+    logits = scores_of(13)
+    logits[[2, 20]] = -np.inf
+    found = told_logprobs(
+        lab.engine.logprobs.token_logprob(lab.array(logits), 2, 3), "token 2, whose score is -inf"
+    )
+    check_equal(found.logprob, -math.inf, name="`logprob` of a token whose score is -inf")
+    check_equal([each for each, _ in found.top], best_first(logits)[:3], name="the ids in `top` beside it")
+
+
+def test_task_2_the_callers_scores_are_left_as_they_are_by_log_probabilities(lab):
+    def call(logits: Any) -> Any:
+        return lab.engine.logprobs.token_logprob(logits, 3, 4)
+
+    check_leaves_alone(lab, call, the_logits=scores_of(14))
 
 
 # Task 3: a whole step at once
