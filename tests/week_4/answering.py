@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -100,3 +100,44 @@ class Growing:
     def reasons(self) -> tuple[str, Any]:
         """Why it has ended, and with which stop string or token."""
         return str(self.completion.finish_reason), self.completion.stop_reason
+
+
+class Generating:
+    """A generation whose answers are ended by hand; their deltas go into `queue`, if there is one."""
+
+    def __init__(self, lab: Any, count: int = 1, prompt_tokens: int = 10, **settings: Any) -> None:
+        self.growing = [Growing(lab, index, **settings) for index in range(count)]
+        self.futures: list[Future[list[int]]] = [Future() for _ in range(count)]
+        self.generation = lab.engine.generation.Generation(prompt_tokens)
+        self.generation.completions += [each.completion for each in self.growing]
+        self.generation.futures += self.futures
+
+    def deliver(self, put: Callable[[Any], Any]) -> None:
+        """Give each delta to `put` from now on."""
+        for each in self.growing:
+            each.completion.deliver = put
+
+    def push(self, index: int, *pieces: bytes) -> None:
+        """The next tokens of an answer."""
+        for token in self.growing[index].tokenizer.ids(*pieces):
+            self.growing[index].completion.push(token)
+
+    def end(self, index: int, *pieces: bytes) -> None:
+        """The last tokens of an answer; then its future is settled, and it has ended."""
+        self.push(index, *pieces)
+        self.futures[index].set_result(list(self.growing[index].completion.token_ids))
+        self.settle(index)
+
+    def fail(self, index: int, error: BaseException) -> None:
+        """An answer fails."""
+        self.futures[index].set_exception(error)
+        self.settle(index)
+
+    def settle(self, index: int) -> None:
+        """What the callback of the future does."""
+        self.growing[index].completion.settle(self.futures[index])
+
+    @property
+    def cancelled(self) -> list[bool]:
+        """Which of the futures were cancelled."""
+        return [future.cancelled() for future in self.futures]

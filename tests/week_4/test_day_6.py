@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from concurrent.futures import CancelledError
+import itertools
+import threading
+from collections.abc import Sequence
+from concurrent.futures import CancelledError, Future
+from functools import partial
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from week_3.patience import limit
+from week_3.serving_threads import ThreadErrors, within
 
 from coursekit import lab as door
-from coursekit.check import check_equal
+from coursekit.check import check_equal, check_raises
 
 from .answering import (
     END,
@@ -19,6 +26,7 @@ from .answering import (
     SMILE,
     UNFINISHED,
     VOCABULARY,
+    Generating,
     Growing,
     Pieces,
     cancelled,
@@ -26,6 +34,7 @@ from .answering import (
     settled,
     whole_text,
 )
+from .serving_llm import LETTERS, POSITIONS, Serving, after, ids, outputs_of, wait_for
 
 QUICK = settings(max_examples=60, deadline=None, derandomize=True, database=None, report_multiple_bugs=False)
 
@@ -354,3 +363,562 @@ def test_task_4_deltas_join_to_the_whole_text(pieces, stops, end):
     check_equal(str(last.finish_reason), "stop" if ended else "length", name=f"the reason, for {told}")
     if stop is not None:
         check_equal(growing.completion.stop_reason, stop, name=f"the stop reason, for {told}")
+
+
+# Task 5: callers that wait
+
+
+def test_task_5_cancel_gives_up_every_answer_that_is_not_complete(lab):
+    hand = Generating(lab, 3)
+    hand.end(1, b"ab")
+    hand.generation.cancel()
+    hand.generation.cancel()
+    check_equal(
+        hand.cancelled, [True, False, True], name="which futures were cancelled; the second was complete"
+    )
+
+
+@pytest.mark.parametrize(
+    ("computed", "wanted"),
+    [([10], 0), ([4], 6), ([1], 9), ([10, 1, 1], 0), ([2, 7, 3], 3), ([14], 0), ([3, 12], 0)],
+)
+def test_task_5_cached_tokens_are_those_of_the_prompt_that_no_answer_has_computed(lab, computed, wanted):
+    hand = Generating(lab, len(computed), prompt_tokens=10)
+    for each, count in zip(hand.growing, computed, strict=True):
+        each.completion.computed = count
+    found = hand.generation.cached_tokens
+    suspects = {
+        "only the first answer was looked at": 10 - computed[0],
+        "only the last answer was looked at": 10 - computed[-1],
+        "what an answer finds because another one has computed it was not there before": 10 - min(computed),
+        "after a preemption it may not be negative": 10 - max(computed),
+        "the answers were added up": 10 - sum(computed),
+    }
+    name = f"`cached_tokens` of a prompt of 10 tokens, of which the answers have computed {computed}"
+    check_equal(found, wanted, name=name, suspects=suspects)
+
+
+def test_task_5_wait_gives_all_answers_in_their_order(lab):
+    hand = Generating(lab, 2, prompt_tokens=10)
+    for each, count in zip(hand.growing, (10, 1), strict=True):
+        each.completion.computed = count
+    hand.end(1, b"b", END)
+    hand.end(0, b"a")
+    output = within(hand.generation.wait, "`wait`, when all answers are complete,")
+    check_equal(outputs_of(output), ["a", "b"], name="the texts of the answers")
+    check_equal([each.index for each in output.outputs], [0, 1], name="the numbers of the answers")
+    check_equal(
+        (output.prompt_tokens, output.cached_tokens), (10, 0), name="tokens of the prompt, and cached"
+    )
+
+
+def test_task_5_wait_waits_for_each_answer(lab):
+    hand = Generating(lab, 2)
+    hand.end(0, b"a")
+    returned = threading.Event()
+
+    def wait() -> Any:
+        try:
+            return hand.generation.wait()
+        finally:
+            returned.set()
+
+    def end() -> None:
+        returned.wait(0.05)  # a `wait` that has gone wrong has returned by then
+        hand.end(1, b"b")
+
+    thread = threading.Thread(target=end, daemon=True)
+    thread.start()
+    output = within(wait, "`wait`")
+    thread.join(limit())
+    check_equal(
+        outputs_of(output), ["a", "b"], name="the texts of the answers, the second of which came late"
+    )
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_task_5_wait_waits_for_the_last_text(lab, late):
+    """A future wakes its waiters before it calls its callbacks, one of which brings the rest of the text."""
+    hand = Generating(lab, 2, stop=["##"])
+    hand.push(late, b"a", b"#")
+    hand.futures[late].set_result([])
+    hand.end(1 - late, b"b")
+    returned = threading.Event()
+
+    def wait() -> Any:
+        try:
+            return hand.generation.wait()
+        finally:
+            returned.set()
+
+    def settle() -> None:
+        returned.wait(0.05)  # a `wait` that has gone wrong has returned by then
+        hand.settle(late)
+
+    thread = threading.Thread(target=settle, daemon=True)
+    thread.start()
+    output = within(wait, "`wait`")
+    thread.join(limit())
+    name = "the text of an answer whose future was settled, and which had not `ended` yet"
+    check_equal(output.outputs[late].text, "a#", name=name, suspects={"`wait` did not wait for `ended`": "a"})
+
+
+def test_task_5_wait_raises_what_an_answer_has_failed_of(lab):
+    hand, error = Generating(lab, 3), OSError("the disk is gone")
+    hand.end(0, b"a")
+    hand.fail(2, ValueError("the last"))
+    hand.fail(1, error)
+    found = check_raises(OSError, lambda: within(hand.generation.wait, "`wait`"), name="waiting for answers")
+    assert found is error, f"answer 1 failed with {error!r}, and `wait` raised {found!r}: pass it on as it is"
+
+
+def test_task_5_wait_raises_cancelled_error_for_a_cancelled_answer(lab):
+    hand = Generating(lab, 2)
+    hand.end(0, b"a")
+    hand.generation.cancel()
+    hand.settle(1)
+    check_raises(
+        CancelledError, lambda: within(hand.generation.wait, "`wait`"), name="waiting for a cancelled answer"
+    )
+
+
+def take(deltas: Any, count: int | None = None) -> list[Any]:
+    """The next deltas, or all of them, within a time limit."""
+    return list(within(lambda: list(itertools.islice(deltas, count)), "an iteration over deltas"))
+
+
+def told(deltas: Sequence[Any]) -> list[tuple[int, str, str]]:
+    """The number of the answer, the text and the reason of each delta."""
+    return [(delta.index, delta.text, str(delta.finish_reason or "")) for delta in deltas]
+
+
+def test_task_5_deltas_come_in_their_order_until_each_answer_has_ended(lab):
+    hand, queue = Generating(lab, 2), SimpleQueue[Any]()
+    hand.deliver(queue.put)
+    hand.push(0, b"a")
+    hand.push(1, b"b")
+    hand.end(1, b"c")
+    hand.end(0, END)
+    queue.put(lab.engine.output.Delta(0, "behind the end"))
+    found = told(take(hand.generation.deltas(queue)))
+    wanted = [(0, "a", ""), (1, "b", ""), (1, "c", ""), (1, "", "length"), (0, "", ""), (0, "", "stop")]
+    check_equal(found, wanted, name="answer, text and reason of each delta")
+    check_equal(queue.qsize(), 1, name="deltas left in the queue: one is behind the end of both answers")
+    check_equal(
+        hand.cancelled, [False, False], name="which futures were cancelled, of answers that are complete"
+    )
+
+
+def test_task_5_a_delta_is_given_on_before_the_next_one_is_there(lab):
+    hand, queue = Generating(lab), SimpleQueue[Any]()
+    hand.deliver(queue.put)
+    deltas = hand.generation.deltas(queue)
+    for piece in (b"a", b"b"):
+        hand.push(0, piece)
+        check_equal(told(take(deltas, 1)), [(0, piece.decode(), "")], name="the delta that has come")
+    deltas.close()
+
+
+def test_task_5_deltas_raise_what_an_answer_has_failed_of(lab):
+    hand, queue, error = Generating(lab, 3), SimpleQueue[Any](), OSError("the disk is gone")
+    hand.deliver(queue.put)
+    hand.push(0, b"a")
+    hand.end(2, b"c")
+    hand.fail(1, error)
+    deltas = hand.generation.deltas(queue)
+    found = told(take(deltas, 3))
+    check_equal(found, [(0, "a", ""), (2, "c", ""), (2, "", "length")], name="what comes before the error")
+    raised = check_raises(
+        OSError, lambda: take(deltas, 1), name="the next delta, of an answer that has failed"
+    )
+    assert raised is error, f"an answer has failed with {error!r}, and the iteration raised {raised!r}"
+    check_equal(hand.cancelled[0], True, name="whether the answer that was not complete was cancelled")
+
+
+def test_task_5_an_iteration_that_is_left_cancels_the_answers(lab):
+    hand, queue = Generating(lab, 2), SimpleQueue[Any]()
+    hand.deliver(queue.put)
+    hand.push(0, b"a")
+    for _ in hand.generation.deltas(queue):
+        break
+    name = "which futures were cancelled, after a loop over the deltas was left early"
+    check_equal(hand.cancelled, [True, True], name=name)
+
+
+def test_task_5_an_error_in_the_callers_loop_cancels_the_answers(lab):
+    hand, queue = Generating(lab), SimpleQueue[Any]()
+    hand.deliver(queue.put)
+    hand.push(0, b"a")
+    deltas = hand.generation.deltas(queue)
+    take(deltas, 1)
+    check_raises(KeyboardInterrupt, lambda: deltas.throw(KeyboardInterrupt()), name="Ctrl-C in an iteration")
+    check_equal(hand.cancelled, [True], name="which futures were cancelled, after Ctrl-C in an iteration")
+
+
+def test_task_5_begin_submits_a_request_and_delivers_its_deltas(lab):
+    deltas = list[Any]()
+    with Serving(lab) as serving:
+        generation = serving.llm.begin(ids("abc"), serving.params(max_tokens=3), deltas.append)
+        output = wait_for(generation.wait, "`wait`")
+        check_equal(len(serving.futures), 1, name="requests that were submitted")
+        assert generation.futures[0] is serving.futures[0], "`futures` has not the future that `submit` gave"
+    check_equal(outputs_of(output), ["def"], name="the text of the answer")
+    name = "answer, text and reason of each delta"
+    check_equal(told(deltas), [(0, "d", ""), (0, "e", ""), (0, "f", ""), (0, "", "length")], name=name)
+    found = (output.prompt_tokens, output.cached_tokens, output.completion_tokens)
+    check_equal(found, (3, 0, 3), name="tokens of the prompt, cached, and of the answer")
+
+
+def test_task_5_begin_submits_one_request_for_each_answer(lab):
+    deltas = list[Any]()
+    with Serving(lab) as serving:
+        generation = serving.llm.begin(ids("abc"), serving.params(max_tokens=2, n=3), deltas.append)
+        output = wait_for(generation.wait, "`wait`")
+        check_equal(len(serving.futures), 3, name="requests that were submitted for n = 3")
+        name = "the numbers of the completions"
+        check_equal([each.index for each in generation.completions], [0, 1, 2], name=name)
+    check_equal(outputs_of(output), ["de"] * 3, name="the texts of the answers")
+    for index in range(3):
+        found = [each for each in told(deltas) if each[0] == index]
+        wanted = [(index, "d", ""), (index, "e", ""), (index, "", "length")]
+        check_equal(found, wanted, name=f"answer, text and reason of the deltas of answer {index}")
+
+
+def test_task_5_answer_i_draws_with_the_seed_plus_i(lab):
+    with Serving(lab) as serving:
+
+        def texts(seed: int, n: int) -> list[str]:
+            params = serving.params(temperature=2.5, seed=seed, n=n, max_tokens=8, ignore_end=True)
+            return outputs_of(wait_for(serving.llm.begin(ids("a"), params).wait, "`wait`"))
+
+        alone = [texts(5 + i, 1)[0] for i in range(3)]
+        assert len(set(alone)) == 3, "the toy model's draws don't depend on the seed"
+        name = "three answers with the seed 5, beside those that the seeds 5, 6 and 7 give alone"
+        check_equal(texts(5, 3), alone, name=name)
+
+
+def test_task_5_the_answers_share_the_pages_of_the_prompt(lab):
+    """A prompt of 7 tokens fills two pages of 3; only the last token is computed again."""
+    prompt = ids("abcdefg")
+    with Serving(lab) as serving:
+        for cached in (0, 6):
+            generation = serving.llm.begin(prompt, serving.params(max_tokens=2, n=3))
+            output = wait_for(generation.wait, "`wait`")
+            found = [each.computed for each in generation.completions]
+            name = f"tokens of the prompt that each answer has computed, of 7, where {cached} were cached"
+            check_equal(found, [7 - cached, 1, 1], name=name)
+            check_equal(output.cached_tokens, cached, name="`cached_tokens`")
+
+
+def test_task_5_a_question_about_documents_may_have_several_answers(lab):
+    segments = lab.documents.prompt.Segments(tuple(ids("ab")), (tuple(ids("cde")), tuple(ids("fg"))), (7,))
+    with Serving(lab, enable_chunk_aware=True) as serving:
+        generation = serving.llm.begin(segments, serving.params(max_tokens=2, n=2))
+        output = wait_for(generation.wait, "`wait`")
+    check_equal(outputs_of(output), ["ij", "ij"], name="the texts of the answers")
+    suspects = {"the question alone was counted": 1}
+    check_equal(output.prompt_tokens, 8, name="tokens of the prompt, documents included", suspects=suspects)
+
+
+def test_task_5_a_refusal_in_the_middle_gives_up_the_answers_before_it(lab):
+    deltas, full = list[Any](), lab.ragged.errors.QueueFull
+    with Serving(lab, max_queue=2, held=True) as serving:
+        params = serving.params(max_tokens=3, n=3)
+        check_raises(
+            full,
+            lambda: serving.llm.begin(ids("abc"), params, deltas.append),
+            name="n = 3, where two requests may wait",
+        )
+        found = [future.cancelled() for future in serving.futures]
+        name = "which requests were cancelled: two had room in the queue, the third had none"
+        check_equal(found, [True, True], name=name)
+        serving.await_freed()
+        assert not any(each.token_ids for each in deltas), "answers that were given up have got tokens"
+
+
+@pytest.mark.parametrize("text", ["", "a" * POSITIONS])
+def test_task_5_begin_refuses_a_prompt_that_can_never_run(lab, text):
+    with Serving(lab) as serving:
+        name = f"a prompt of {len(text)} tokens, where at most {POSITIONS - 1} fit"
+        check_raises(ValueError, lambda: serving.llm.begin(ids(text), serving.params(n=2)), name=name)
+        check_equal(len(serving.futures), 0, name="requests that were submitted")
+
+
+def test_task_5_cancel_frees_seats_and_pages_after_the_step_that_is_running(lab):
+    with Serving(lab, held=True) as serving:
+        generation = serving.llm.begin(ids("abcdefg"), serving.params(max_tokens=40, n=3, ignore_end=True))
+        serving.core.let(3)
+        for _ in range(3):
+            serving.core.await_step()
+        check_equal(len(serving.core.requests), 3, name="requests in the engine before the cancel")
+        generation.cancel()
+        serving.core.let(1)
+        probe = serving.llm.begin(ids("a"), serving.params(max_tokens=1))
+        serving.core.await_step()
+        check_equal(len(serving.core.requests), 1, name="requests in the engine one step after the cancel")
+        serving.core.open()
+        wait_for(probe.wait, "another request")
+        kept = [each.num_generated for each in serving.core.requests]
+        check_equal(kept, [], name="requests in the engine at the end")
+
+
+def test_task_5_the_text_is_complete_when_wait_returns(lab):
+    """The callback of the future brings the rest of the text, on the batcher's thread."""
+    returned = threading.Event()
+
+    def deliver(delta: Any) -> None:
+        if delta.finish_reason is not None:
+            returned.wait(0.05)  # a `wait` that has gone wrong has returned by then
+
+    with Serving(lab) as serving:
+        generation = serving.llm.begin(ids("a"), serving.params(max_tokens=2, stop="cz"), deliver)
+
+        def wait() -> Any:
+            try:
+                return generation.wait()
+            finally:
+                returned.set()
+
+        output = within(wait, "`wait`")
+        check_equal(
+            output.text, "bc", name="the text: c was held back, for it may have become the stop string cz"
+        )
+        assert generation.completions[0].ended.done(), (
+            "`wait` has returned, and the completion has not `ended`"
+        )
+
+
+def test_task_5_run_all_gives_the_answers_in_the_order_of_the_prompts(lab):
+    with Serving(lab, seats=3) as serving:
+        letters, counts = "dkaqbm", [9, 1, 5, 2, 7, 3]
+        params = [serving.params(max_tokens=count, n=1 + count % 2) for count in counts]
+        found = within(lambda: serving.llm.run_all([ids(each) for each in letters], params), "`run_all`")
+    wanted = [[after(each, count)] * (1 + count % 2) for each, count in zip(letters, counts, strict=True)]
+    check_equal(
+        [outputs_of(each) for each in found], wanted, name="the texts of the answers, prompt by prompt"
+    )
+
+
+def test_task_5_run_all_of_no_prompts_is_no_answers(lab):
+    with Serving(lab) as serving:
+        check_equal(serving.llm.run_all([], []), [], name="the answers to no prompts")
+
+
+def test_task_5_run_all_lets_its_prompts_run_together(lab):
+    with Serving(lab, held=True, max_queue=3) as serving:
+        params = [serving.params(max_tokens=2)] * 5
+
+        def begun() -> None:
+            serving.await_submitted(
+                3, "five prompts, where three requests may wait, and none is complete yet"
+            )
+            serving.core.open()
+
+        thread = threading.Thread(target=begun, daemon=True)
+        with ThreadErrors().collected():
+            thread.start()
+            try:
+                within(lambda: serving.llm.run_all([ids("abc")] * 5, params), "`run_all`", 2 * limit())
+            finally:
+                serving.core.open()
+                thread.join(limit())
+
+
+@pytest.mark.parametrize(("max_queue", "n"), [(1, 1), (3, 1), (3, 2), (5, 3), (4, 4)])
+def test_task_5_a_long_list_does_not_fill_the_queue(lab, max_queue, n):
+    with Serving(lab, max_queue=max_queue, seats=2, held=True) as serving:
+        usual = serving.llm.batcher.submit
+
+        def submit(*arguments: Any) -> Any:
+            """Steps go on as soon as the caller waits for an answer."""
+            future = usual(*arguments)
+            result = future.result
+            future.result = lambda *rest: (serving.core.open(), result(*rest))[1]
+            threading.Timer(0.3, serving.core.open).start()  # it may wait in another way
+            return future
+
+        serving.llm.batcher.submit = submit
+        params = [serving.params(max_tokens=2, n=n)] * 7
+        try:
+            found = within(lambda: serving.llm.run_all([ids("abc")] * 7, params), "`run_all`")
+        except lab.ragged.errors.QueueFull:
+            raise AssertionError(
+                f"seven prompts with n = {n} have filled the queue, in which {max_queue} requests may wait: no more "
+                "requests of one call than that may be on their way"
+            ) from None
+        check_equal([outputs_of(each) for each in found], [["de"] * n] * 7, name="the texts of the answers")
+        name = f"requests on their way at once, of seven prompts with n = {n}, where {max_queue} may wait"
+        assert serving.peak <= max_queue, f"{name}: {serving.peak}"
+
+
+REFUSED: list[tuple[str, list[str], list[dict[str, Any]], str, int]] = [
+    ("an empty prompt", ["abc", ""], [{}, {}], "empty", 2),
+    ("a prompt that is too long", ["abc", "abc", "a" * POSITIONS, ""], [{}] * 4, "64 tokens", 3),
+    ("an n that the queue has no room for", ["abc", "abc"], [{}, {"n": 6}], "n is 6; at most 5", 2),
+    ("the only prompt", [""], [{}], "empty", 0),
+    ("the only prompt's n", ["abc"], [{"n": 6}], "n is 6; at most 5", 0),
+]
+
+
+@pytest.mark.parametrize(
+    ("what", "texts", "wanted", "reason", "number"), REFUSED, ids=[each[0] for each in REFUSED]
+)
+def test_task_5_a_prompt_that_can_never_run_is_found_before_any_has_begun(
+    lab, what, texts, wanted, reason, number
+):
+    with Serving(lab, max_queue=5) as serving:
+        params = [serving.params(max_tokens=2, **each) for each in wanted]
+        error = check_raises(
+            ValueError,
+            lambda: within(lambda: serving.llm.run_all([ids(each) for each in texts], params), "`run_all`"),
+            name=what,
+            match=reason,
+        )
+        check_equal(len(serving.futures), 0, name=f"requests that were submitted, where there is {what}")
+        if number:
+            assert f"prompt {number}:" in str(error), (
+                f"the message says which of {len(texts)} prompts can't run, counted from 1: `prompt {number}: …`; it "
+                f"is: {error}"
+            )
+        else:
+            assert "prompt 1:" not in str(error), (
+                f"there is one prompt, and the message gives it a number: {error}"
+            )
+
+
+def test_task_5_after_an_error_run_all_gives_up_the_other_answers(lab):
+    with Serving(lab, broken="d", held=True) as serving:
+        params = [serving.params(max_tokens=3), *[serving.params(max_tokens=40, ignore_end=True, n=2)] * 2]
+        serving.core.let(4)
+        name = "`run_all`, where the first answer fails"
+        prompts = [ids("c"), ids("g"), ids("g")]
+        check_raises(
+            OSError, lambda: within(lambda: serving.llm.run_all(prompts, params), "`run_all`"), name=name
+        )
+        found = [future.cancelled() for future in serving.futures]
+        name = "which requests were cancelled, after the first answer has failed"
+        check_equal(found, [False, True, True, True, True], name=name)
+        serving.await_freed()
+
+
+def test_task_5_after_ctrl_c_run_all_gives_up_all_answers(lab):
+    with Serving(lab, held=True) as serving:
+        usual = serving.llm.batcher.submit
+
+        def interrupted(timeout: float | None = None) -> Any:
+            raise KeyboardInterrupt
+
+        def submit(*arguments: Any) -> Any:
+            future = usual(*arguments)
+            if len(serving.futures) == 1:
+                future.result = future.exception = interrupted  # Ctrl-C while the caller waits for it
+            return future
+
+        serving.llm.batcher.submit = submit
+        params = [serving.params(max_tokens=40, ignore_end=True)] * 3
+        run = partial(within, lambda: serving.llm.run_all([ids("c")] * 3, params), "`run_all`")
+        check_raises(KeyboardInterrupt, run, name="Ctrl-C while `run_all` waits")
+        found = [future.cancelled() for future in serving.futures]
+        check_equal(found, [True] * 3, name="which requests were cancelled, after Ctrl-C")
+        serving.await_freed()
+
+
+def test_task_5_what_a_failed_step_says_reaches_run_all(lab):
+    with Serving(lab) as serving:
+        serving.model.failure = ZeroDivisionError("a bad step")
+        run = partial(
+            within, lambda: serving.llm.run_all([ids("c")], [serving.params(max_tokens=3)]), "`run_all`"
+        )
+        check_raises(lab.ragged.errors.EngineFailed, run, name="a step that fails", match="a bad step")
+        found = within(lambda: serving.llm.run_all([ids("c")], [serving.params(max_tokens=3)]), "`run_all`")
+        check_equal(outputs_of(found[0]), ["def"], name="the text of an answer after a step that has failed")
+
+
+def test_task_5_many_threads_ask_at_once(lab):
+    with Serving(lab) as serving:
+        results: list[Future[Any]] = [Future() for _ in range(8)]
+
+        def ask(number: int) -> None:
+            params = [serving.params(max_tokens=number + 1 + i, n=1 + i) for i in range(3)]
+            try:
+                results[number].set_result(serving.llm.run_all([[number], [number, 3], [5]], params))
+            except BaseException as error:
+                results[number].set_exception(error)
+
+        for number in range(8):
+            threading.Thread(target=ask, args=(number,), daemon=True).start()
+        for number, future in enumerate(results):
+            found = [outputs_of(each) for each in within(future.result, "one of eight threads")]
+            wanted = [
+                [after(letter, number + 1 + i)] * (1 + i)
+                for i, letter in enumerate((LETTERS[number], "d", "f"))
+            ]
+            check_equal(found, wanted, name=f"the answers that thread {number} gets")
+
+
+def test_task_5_a_stream_gives_each_token_while_the_next_is_not_computed_yet(lab):
+    with Serving(lab, held=True) as serving:
+        deltas = serving.llm.deltas(ids("abc"), serving.params(max_tokens=2))
+        for letter in "de":
+            serving.core.let(2 if letter == "d" else 1)  # the test's own request has the first step
+            check_equal(told(take(deltas, 1)), [(0, letter, "")], name="the next delta")
+        check_equal(told(take(deltas)), [(0, "", "length")], name="the last delta")
+
+
+def test_task_5_a_stream_of_several_answers_ends_with_the_last_of_them(lab):
+    with Serving(lab) as serving:
+        found = told(take(serving.llm.deltas(ids("abc"), serving.params(max_tokens=3, n=3))))
+        for index in range(3):
+            mine = [(text, reason) for number, text, reason in found if number == index]
+            wanted = [("d", ""), ("e", ""), ("f", ""), ("", "length")]
+            check_equal(mine, wanted, name=f"text and reason of the deltas of answer {index}, of three")
+
+
+def test_task_5_leaving_a_stream_frees_seats_and_pages(lab):
+    with Serving(lab, held=True) as serving:
+        deltas = serving.llm.deltas(ids("abc"), serving.params(max_tokens=40, n=2, ignore_end=True))
+        serving.core.let(3)
+        take(deltas, 3)
+        deltas.close()
+        found = [future.cancelled() for future in serving.futures]
+        check_equal(found, [True, True], name="which requests were cancelled, after the stream was closed")
+        serving.await_freed()
+
+
+def test_task_5_a_stream_raises_what_an_answer_has_failed_of(lab):
+    with Serving(lab, broken="f") as serving:
+        deltas = serving.llm.deltas(ids("c"), serving.params(max_tokens=9))
+        check_equal(told(take(deltas, 2)), [(0, "d", ""), (0, "e", "")], name="what comes before the error")
+        check_raises(
+            OSError, lambda: take(deltas, 1), name="the next delta, where the answer fails", match="for f"
+        )
+
+
+def test_task_5_a_stream_of_a_full_queue_says_so(lab):
+    with Serving(lab, max_queue=1, held=True) as serving:
+        waits = serving.llm.begin(ids("a"), serving.params(max_tokens=1))
+        full = lab.ragged.errors.QueueFull
+        name = "a stream, when the queue is full"
+        check_raises(
+            full, lambda: take(serving.llm.deltas(ids("abc"), serving.params(max_tokens=2))), name=name
+        )
+        serving.core.open()
+        wait_for(waits.wait, "the request that was in the queue")
+
+
+def test_task_5_when_the_engine_is_closed_waiting_callers_are_told(lab):
+    closed = lab.ragged.errors.Closed
+    with Serving(lab, held=True) as serving:
+        generation = serving.llm.begin(ids("a"), serving.params(max_tokens=5))
+        deltas = serving.llm.deltas(ids("b"), serving.params(max_tokens=5))
+        serving.llm.close(timeout=0)
+        serving.core.open()
+        check_raises(
+            closed, lambda: within(generation.wait, "`wait`"), name="an answer, when the engine is closed"
+        )
+        check_raises(closed, lambda: take(deltas), name="a stream, when the engine is closed")
+        check_raises(
+            closed,
+            lambda: serving.llm.begin([1], serving.params()),
+            name="a prompt after the engine was closed",
+        )
