@@ -246,6 +246,6 @@ class LLM:
         yield from self.deltas(self.reader.read_chat(messages, params.documents), params)
 
     def deltas(self, prompt: Encoded, params: SamplingParams) -> Iterator[Delta]:
-        """The deltas of all answers to a prompt, as :meth:`Generation.deltas` gives them; errors as for it and `begin`."""
+        """The deltas of all answers to a prompt; errors as for :meth:`begin` and :meth:`Generation.deltas`."""
         queue: SimpleQueue[Delta] = SimpleQueue()
         return self.begin(prompt, params, queue.put).deltas(queue)

@@ -217,5 +217,5 @@ class LLM:
         yield from self.deltas(self.reader.read_chat(messages, params.documents), params)
 
     def deltas(self, prompt: Encoded, params: SamplingParams) -> Iterator[Delta]:
-        """The deltas of all answers to a prompt, as :meth:`Generation.deltas` gives them; errors as for it and `begin`."""
+        """The deltas of all answers to a prompt; errors as for :meth:`begin` and :meth:`Generation.deltas`."""
         raise NotImplementedError("Week 4 Day 6 Task 5: Callers that wait")
