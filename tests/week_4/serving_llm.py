@@ -60,7 +60,7 @@ class Alphabet(Letters):
         assert vocab_size == V
 
 
-def after(letter: str, count: int) -> str:
+def greedy_answer(letter: str, count: int) -> str:
     """What a greedy answer to a prompt that ends with this letter is."""
     start = LETTERS.index(letter) + 1
     return LETTERS[start : start + count]
