@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
@@ -47,7 +48,15 @@ class Opened:
 
 
 def open_window(stage: WatchedStage, loaded: LoadedModel, sizes: Sizes, model: str) -> Opened:
-    """Start batch-main's prompts, paused before their first step."""
+    """Start batch-main's prompts, paused before their first step.
+
+    Args:
+        stage: whose engine.
+        loaded: the model.
+        sizes: how large the engine is.
+        model: where the model comes from, which is also its name.
+    """
+    model = Path(model).stem if Path(model).exists() else model
     make = _open_llm if stage is SERVED else _open_run
     return make(stage, loaded, sizes, model)
 
@@ -55,6 +64,8 @@ def open_window(stage: WatchedStage, loaded: LoadedModel, sizes: Sizes, model: s
 def _open_llm(stage: WatchedStage, loaded: LoadedModel, sizes: Sizes, model: str) -> Opened:
     from tiny_llm.engine.limits import Limits
     from tiny_llm.engine.llm import LLM
+    from tiny_llm.server.app import make_app
+    from tiny_llm.server.settings import Settings
     from window.watched import WatchedCore
 
     require_memory(loaded.model, sizes.pages)
@@ -69,7 +80,7 @@ def _open_llm(stage: WatchedStage, loaded: LoadedModel, sizes: Sizes, model: str
     )
     window = llm_window(llm, model, stage.title, max_tokens=sizes.max_tokens)
     window.director.start("crowd")
-    app = _own_app()
+    app = make_app(llm, Settings(model))
     add_window(app, window)
     return Opened(app, window, lambda: llm.close(timeout=SECONDS_TO_END))
 

@@ -98,10 +98,14 @@ class Window:
             gate.set(Mode.PAUSE)
         return gate.mode
 
-    def close(self) -> None:
-        """Cancel the scene, let the engine come to its end, and end all streams."""
+    def let_end(self) -> None:
+        """Cancel the scene, and let the other requests run to their ends, whatever the mode is."""
         self.director.close()
         self.watched.gate.open_for_good()
+
+    def close(self) -> None:
+        """The same, and end all streams."""
+        self.let_end()
         self._closed = True
 
 
