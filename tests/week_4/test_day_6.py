@@ -1048,8 +1048,8 @@ def test_task_3_only_rows_whose_candidates_are_not_enough_are_filtered_as_on_day
     logits = np.stack([3 * scores_of(1700 + row, 900) for row in range(5)])
     check_step(lab, twins, logits, "a step of 5 rows, of which two keep 400 and 300 tokens")
     assert len(calls) <= 2, (
-        f"{len(calls)} rows were filtered as on Day 1.7, which sorts all of V; for 3 of the 5 rows the candidates are "
-        "enough"
+        f"{len(calls)} rows were filtered as on Day 1.7, which sorts all of V; for 3 of the 5 rows the candidates "
+        "are enough"
     )
 
 
@@ -1111,7 +1111,7 @@ def test_task_3_each_request_gets_the_token_of_its_own_row(lab, seed):
     line = [members[place] for place in order]
     before = [list(each.request.token_ids) for each in line]
     served.sample(served.plan(*line))
-    for row, (each, ids) in enumerate(zip(line, before, strict=True)):
+    for row, (each, token_ids) in enumerate(zip(line, before, strict=True)):
         request = each.request
         if request in plain:
             new = [int(served.table[row].argmax())]
@@ -1124,9 +1124,13 @@ def test_task_3_each_request_gets_the_token_of_its_own_row(lab, seed):
         else:
             new, told = [], f"row {row} of the plan, which is a branch, or has tokens due"
         check_equal(request.error, None, name=f"the error of {told}")
-        check_equal(request.token_ids[len(ids) :], new, name=f"the new tokens of {told}")
+        check_equal(request.token_ids[len(token_ids) :], new, name=f"the new tokens of {told}")
     for each, request in zip(noting, plain, strict=True):
-        check_equal(each.ids, [request.prompt_ids], name="the token ids that the sampler of a request gets")
+        check_equal(
+            each.token_ids,
+            [request.prompt_ids],
+            name="the token ids that the sampler of a request gets",
+        )
     check_generators([twins[id(each)] for each in requests], "after the step")
 
 
