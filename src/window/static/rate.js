@@ -23,7 +23,7 @@ export function ratePanel(seats) {
   });
   byId("counts").replaceChildren(...values.map((each) => each.pair));
   const area = makeSvg("polygon", { class: "area" });
-  const line = makeSvg("polyline", { class: "line-of" });
+  const line = makeSvg("polyline", { class: "curve" });
   const drawing = makeSvg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT + 4}`, preserveAspectRatio: "none", role: "img" }, area, line);
   const axis = make("p", { className: "caption" }, make("span", { text: "a minute ago" }), make("span", { text: "now" }));
   byId("rate").replaceChildren(drawing, axis);
