@@ -113,7 +113,7 @@ def test_every_control_has_a_name(page: Page, server: PageServer, chat: bool) ->
     page.get_by_role("option").first.click()
     if chat:
         page.get_by_text("Settings").click()
-        page.set_input_files("#files", [{"name": "a.txt", "mimeType": "text/plain", "buffer": b"text"}])
+        page.set_input_files("#files", {"name": "a.txt", "mimeType": "text/plain", "buffer": b"text"})
         expect(page.locator(".file")).to_have_text("a.txt")
     found = names(page, NAMED)
     assert len(found) > 20
