@@ -20,9 +20,9 @@ from programs.stop_signals import StopSignals, end_process
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
-    from tiny_llm.server.settings import Settings
 
     from tiny_llm.engine.llm import LLM
+    from tiny_llm.server.settings import Settings
 
 PORT = 8000
 DAY = (4, 6)

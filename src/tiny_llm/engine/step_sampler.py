@@ -99,9 +99,9 @@ class Row:
 def choose_step(logits: Tensor, rows: Sequence[Row]) -> list[int]:
     """Choose a token for each row of a step: the tokens that each sampler would choose alone.
 
-    One argmax serves all rows that are greedy without penalties: of equal scores, the lowest id. The others are chosen
-    in :func:`groups`, by :func:`choose_group`. A row that draws takes one random number from its own generator,
-    whichever rows are beside it.
+    One argmax serves all rows that are greedy without penalties: of equal scores, the lowest id. The others are
+    chosen in :func:`groups`, by :func:`choose_group`. A row that draws takes one random number from its own
+    generator, whichever rows are beside it.
 
     Args:
         logits: [R, V], any float dtype, any device; left as it is.
