@@ -3,6 +3,7 @@
 MAY_IMPORT = {
     "coursekit": (),
     "programs": ("coursekit",),
+    "window": ("coursekit", "programs"),
     "benchmarks": ("coursekit", "programs"),
     "authoring": ("coursekit",),
 }

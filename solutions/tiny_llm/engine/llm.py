@@ -145,7 +145,7 @@ class LLM:
                 future = self.batcher.submit(self.make_request(prompt, completion), completion.push)
                 generation.completions.append(completion)
                 generation.futures.append(future)
-                future.add_done_callback(completion.finish)
+                future.add_done_callback(completion.settle)
         except BaseException:
             generation.cancel()
             raise
