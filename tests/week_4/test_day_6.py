@@ -328,12 +328,11 @@ def told_logprobs(found: Any, what: str) -> Any:
     if found is None:
         raise CheckFailed(f"{what}: None found, TokenLogprob expected; is a `return` missing?")
     check_equal(type(found).__name__, "TokenLogprob", name=f"the type of {what}")
-    numbers = [("logprob", found.logprob, float), ("token_id", found.token_id, int)]
-    numbers += [(f"top[{n}]", tuple(pair), tuple) for n, pair in enumerate(found.top)]
+    numbers = [("token_id", found.token_id, int), ("logprob", found.logprob, float)]
+    for n, (token, logprob) in enumerate(found.top):
+        numbers += [(f"top[{n}][0]", token, int), (f"top[{n}][1]", logprob, float)]
     for name, value, kind in numbers:
-        plain = type(value) is kind and (kind is not tuple or [type(x) for x in value] == [int, float])
-        wanted = "a tuple of an int and a float" if kind is tuple else f"a plain {kind.__name__}"
-        assert plain, f"`{name}` of {what}: {wanted} expected, {value!r} found"
+        assert type(value) is kind, f"`{name}` of {what}: a plain {kind.__name__} expected, {value!r} found"
     check_equal(type(found.top).__name__, "tuple", name=f"the type of `top` of {what}")
     return found
 
@@ -1192,7 +1191,7 @@ def test_task_3_requests_accept_their_tokens_in_the_order_of_the_plan(lab):
         answered(lab, [n + 1], **STEP[n % 3]) if n % 2 else new_request(lab, [n + 1], 3) for n in range(6)
     ]
     for n, request in enumerate(line):
-        request.sample = after(lambda n=n: order.append(n), request.sample)
+        request.sample = after(partial(order.append, n), request.sample)
     served.sample(served.plan(*map(served.standing, line)))
     check_equal(order, list(range(6)), name="the order in which 6 requests accept their tokens")
 

@@ -21,8 +21,8 @@ Deliver = Callable[[Delta], None]
 class Completion:
     """Answer ``index`` of a request.
 
-    The batcher's thread calls :meth:`push` with each token; when the future is settled, :meth:`settle` is called. What
-    a delta has is in ``text``, ``token_ids`` and ``logprobs`` before the delta is delivered.
+    The batcher's thread calls :meth:`push` with each token; when the future is settled, :meth:`settle` is called.
+    What a delta has is in ``text``, ``token_ids`` and ``logprobs`` before the delta is delivered.
     """
 
     def __init__(
