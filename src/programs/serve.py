@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from click.core import ParameterSource
 from rich.console import Console
 
 from coursekit.errors import CourseError
@@ -115,7 +114,8 @@ def serve(
                 llm, settings, serve_http.PORT if port is None else port, grace, watch
             )
             return
-        typed = context.get_parameter_source("api_key") is ParameterSource.COMMANDLINE
+        source = context.get_parameter_source("api_key")  # the variable may be set for another server
+        typed = source is not None and source.name == "COMMANDLINE"
         if typed or replace(given, api_key=None) != HTTP_OPTIONS:
             raise CourseError("--host, --api-key, --cors, --allow-open and --no-documents go with --http")
         port = PORT if port is None else port

@@ -93,7 +93,7 @@ def test_requests_without_a_seat_wait_wherever_they_are(site: Site) -> None:
     site.llm.core.max_requests = 12
     site.hold()
     with site.client() as client:
-        body = {"model": NAME, "prompt": "b", "stream": True, "n": 20, "max_tokens": 2}
+        body = {"model": NAME, "prompt": "b", "stream": True, "n": 20, "max_tokens": 9}
         with client.stream("POST", "/v1/completions", json=body) as answer:
             site.until_there(20)
             site.let(1)  # those that came while the first step ran come in
