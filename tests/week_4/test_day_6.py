@@ -206,9 +206,9 @@ def scores_of(seed: int, size: int = 23) -> np.ndarray:
 
 OUTPUT = [5, 0, 5, 22, 5, 0, 7]
 PENALTIES = [
+    (1.5, 0.4),
     (0.5, 0.0),
     (0.0, 0.25),
-    (1.5, 0.4),
     (-0.75, 0.0),
     (0.0, -1.5),
     (2.0, -2.0),
@@ -578,213 +578,6 @@ def test_task_3_alone_the_callers_scores_are_left_as_they_are(lab):
     check_leaves_alone(lab, call, the_logits=scores_of(15))
 
 
-@pytest.mark.parametrize("size", [1, 2, 9])
-def test_task_3_greedy_rows_take_the_best_and_of_equal_scores_the_lowest_id(lab, size):
-    logits = np.round(np.random.default_rng(size).normal(size=(size, 700)))
-    for dtype in float_dtypes(lab):
-        twins = [Twin(lab, PROMPT, [n]) for n in range(size)]
-        check_step(
-            lab, twins, logits, f"a step of {size} greedy rows in {dtype}, with many equal scores", dtype
-        )
-
-
-def test_task_3_a_step_without_rows_has_no_tokens(lab):
-    check_equal(lab.engine.step_sampler.choose_step(lab.array(np.zeros((0, 23))), []), [], name="the tokens")
-
-
-@pytest.mark.parametrize("params", [*GREEDY, *DRAWN], ids=str)
-def test_task_3_a_step_of_one_row_gives_the_token_that_it_chooses_alone(lab, params):
-    twin = Twin(lab, PROMPT, [5, 8], seed=5, **params)
-    for step in range(12):
-        check_step(lab, [twin], scores_of(900 + step)[None], f"step {step} of a row")
-
-
-def mixed(lab: Any, seed: int = 0) -> list[Twin]:
-    """A row of each kind of settings, in no order, and greedy ones between them."""
-    settings_ = [*GREEDY, *DRAWN, {}, {}, *DRAWN]
-    order = np.random.default_rng(seed).permutation(len(settings_))
-    return [
-        Twin(lab, PROMPT[: 1 + n % 5], [n % 23, 7][: n % 3], seed=n, **settings_[place])
-        for n, place in enumerate(order)
-    ]
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_task_3_rows_of_all_kinds_in_one_step_get_what_each_chooses_alone(lab, seed):
-    twins = mixed(lab, seed)
-    for step in range(4):
-        logits = 2.5 * np.random.default_rng([seed, step]).normal(size=(len(twins), 301))
-        check_step(
-            lab, twins, logits.astype(np.float32).astype(np.float64), f"step {step} of {len(twins)} rows"
-        )
-
-
-def test_task_3_the_company_of_a_row_changes_nothing(lab):
-    logits = np.stack([scores_of(950 + row) for row in range(23)])
-    apart, together = mixed(lab, 1), mixed(lab, 1)
-    assert len(apart) == len(logits), "this test needs a row of scores for each"
-    wanted = [
-        lab.engine.step_sampler.choose_step(lab.array(logits[row : row + 1]), [twin.row])[0]
-        for row, twin in enumerate(apart)
-    ]
-    order = np.random.default_rng(3).permutation(23)
-    rows = [together[row].row for row in order]
-    found = lab.engine.step_sampler.choose_step(lab.array(logits[order]), rows)
-    check_equal(
-        found, [wanted[row] for row in order], name="the tokens of 23 rows, beside what each got alone"
-    )
-
-
-@pytest.mark.parametrize("count", [1, 7, 8, 9, 16, 17])
-@pytest.mark.parametrize("params", [GREEDY[4], DRAWN[0], DRAWN[6]], ids=str)
-def test_task_3_groups_may_be_full_or_begun(lab, count, params):
-    twins = [Twin(lab, PROMPT, [n], seed=n, **params) for n in range(count)]
-    for step in range(2):
-        logits = np.stack([scores_of(1000 + 40 * step + n) for n in range(count)])
-        check_step(lab, twins, logits, f"a step of {count} rows with {params}")
-
-
-def test_task_3_no_row_of_a_step_is_chosen_alone(lab, monkeypatch):
-    """One argmax for the greedy rows, and groups of one kind for the others."""
-    module, twins, chosen = lab.engine.step_sampler, mixed(lab, 2), list[Any]()
-    whole, scores = module.choose_group, module.RowSampler.scores
-
-    def alone(*_: Any) -> int:
-        raise CheckFailed("a row of a step was chosen alone; `choose_step` chooses them together")
-
-    def noting(scores: Any, samplers: Any) -> Any:
-        chosen.append([sampler.kind.name for sampler in samplers])
-        return whole(scores, samplers)
-
-    def counting(sampler: Any, *arguments: Any) -> Any:
-        assert sampler.kind.name != "PLAIN", (
-            "the scores of a greedy row without penalties were computed in float64; one argmax of the logits serves "
-            "all such rows"
-        )
-        return scores(sampler, *arguments)
-
-    monkeypatch.setattr(module.RowSampler, "choose_alone", alone)
-    monkeypatch.setattr(lab.sampler.Sampler, "__call__", alone)
-    monkeypatch.setattr(module, "choose_group", noting)
-    monkeypatch.setattr(module.RowSampler, "scores", counting)
-    logits = np.stack([scores_of(1100 + row) for row in range(len(twins))])
-    module.choose_step(lab.array(logits), [twin.row for twin in twins])
-    kinds = sorted(kind for group in chosen for kind in group)
-    wanted = [twin.sampler.kind.name for twin in twins if twin.sampler.kind.name != "PLAIN"]
-    check_equal(kinds, sorted(wanted), name="the kinds of the rows that `choose_group` was given")
-    mixed_up = [group for group in chosen if len(set(group)) > 1]
-    assert not mixed_up, f"a group of `choose_group` has rows of one kind; found {mixed_up[0]}"
-    assert max(map(len, chosen)) <= module.GROUP, (
-        f"a group has {module.GROUP} rows at most; `choose_group` was given {max(map(len, chosen))}"
-    )
-
-
-def test_task_3_a_step_leaves_its_arguments_as_they_are(lab):
-    twins = mixed(lab, 3)
-    ids = [list(twin.ids) for twin in twins]
-
-    def call(logits: Any) -> None:
-        rows = [twin.row for twin in twins]
-        before = list(rows)
-        lab.engine.step_sampler.choose_step(logits, rows)
-        assert rows == before, "`choose_step` changed the list of rows that it was given"
-
-    check_leaves_alone(lab, call, the_logits=np.stack([scores_of(1200 + row) for row in range(len(twins))]))
-    check_equal([twin.ids for twin in twins], ids, name="the token ids of the rows, afterwards")
-
-
-EXTREMES: list[dict[str, Any]] = [
-    {"temperature": 1e-310},
-    {"temperature": 1e-50, "top_p": 0.5},
-    {"temperature": 1e300},
-    {"temperature": 1e12, "top_k": 300},
-    {"temperature": 1e12, "top_p": 0.999},
-    {"temperature": 1e12, "min_p": 0.999},
-    {"temperature": 1.0, "top_k": 1},
-    {"temperature": 1.0, "top_k": 10**9, "top_p": 0.9},
-    {"temperature": 1.0, "top_p": 1e-12},
-    {"temperature": 1.0, "min_p": 1.0},
-    {"temperature": 1.0, "min_p": 1e-300},
-    {"temperature": 1.0, "top_p": 1.0, "top_k": 255},
-    {"temperature": 1.0, "top_k": 256},
-    {"temperature": 1.0, "top_k": 257},
-]
-
-
-@pytest.mark.parametrize("size", [3, 255, 256, 257, 600])
-@pytest.mark.parametrize("kind", ["distinct", "equal", "few values", "some impossible"])
-def test_task_3_extreme_settings_give_what_each_row_chooses_alone(lab, size, kind):
-    """Alike scores reach over the edge of the candidates; so do the tokens that a high temperature leaves."""
-    generator = np.random.default_rng(size)
-    shape = (len(EXTREMES), size)
-    logits = {
-        "distinct": generator.permuted(np.tile(np.arange(size) / 64, (len(EXTREMES), 1)), axis=1),
-        "equal": np.full(shape, -1.5),
-        "few values": np.round(generator.normal(size=shape)),
-        "some impossible": np.where(generator.random(shape) < 0.3, -np.inf, generator.integers(-9, 9, shape) / 4),
-    }[kind]  # fmt: skip
-    twins = [Twin(lab, seed=n, **params) for n, params in enumerate(EXTREMES)]
-    for step in range(3):
-        check_step(
-            lab, twins, logits, f"step {step} of rows with extreme settings and {size} scores ({kind})"
-        )
-
-
-@pytest.mark.parametrize("size", [8, 10, 23, 600])
-def test_task_3_a_sum_that_reaches_top_p_exactly_ends_where_it_does_alone(lab, size):
-    """Of equal scores, a share has the same rounding here and there."""
-    shares = [k / 20 for k in range(1, 20)] + [k / size for k in range(1, size, max(1, size // 12))]
-    twins = [Twin(lab, seed=n, temperature=1.0, top_p=share) for n, share in enumerate(shares)]
-    for step in range(6):
-        what = f"step {step} of rows with top_p {shares[0]}, {shares[1]}, … and {size} equal scores"
-        check_step(lab, twins, np.zeros((len(twins), size)), what)
-
-
-SETTINGS = st.fixed_dictionaries(
-    {
-        "temperature": st.sampled_from([0.0, 0.0, 1.0, 1.0, 0.5, 2.5, 1e-3, 40.0]),
-        "top_k": st.sampled_from([0, 0, 0, 1, 2, 3, 4, 5, 8, 13, 40]),
-        "top_p": st.sampled_from([1.0, 1.0, 0.95, 0.75, 0.5, 0.25, 1e-9]),
-        "min_p": st.sampled_from([0.0, 0.0, 0.05, 0.5, 1.0]),
-        "presence_penalty": st.sampled_from([0.0, 0.0, 0.5, -1.0]),
-        "frequency_penalty": st.sampled_from([0.0, 0.0, 0.5, -0.25]),
-        "repetition_penalty": st.sampled_from([1.0, 1.0, 2.0, 0.5]),
-    }
-)
-
-
-@settings(QUICK, max_examples=150)
-@given(
-    drawn=st.lists(SETTINGS, max_size=9),
-    size=st.sampled_from([2, 4, 5, 13]),
-    candidates=st.sampled_from([1, 2, 4, 256]),
-    group=st.sampled_from([1, 3, 8]),
-    seed=st.integers(0, 1000),
-)
-def test_task_3_any_mix_of_settings_gives_what_each_row_chooses_alone(drawn, size, candidates, group, seed):
-    """With few candidates and small groups, so that their edges are met; and with halves: some scores are equal."""
-    lab = door.active()
-    generator = np.random.default_rng(seed)
-    twins = [
-        Twin(
-            lab,
-            generator.integers(0, size, 3).tolist(),
-            generator.integers(0, size, n % 4).tolist(),
-            seed=n,
-            **params,
-        )
-        for n, params in enumerate(drawn)
-    ]
-    dtype = float_dtypes(lab)[seed % len(float_dtypes(lab))]
-    with changed(lab.engine.step_sampler, CANDIDATES=candidates, GROUP=group):
-        for step in range(3):
-            logits = np.round(3 * generator.normal(size=(len(twins), size))) / 2
-            what = (
-                f"step {step} of {len(twins)} rows and {size} scores in {dtype}, with CANDIDATES {candidates}"
-            )
-            check_step(lab, twins, logits, what, dtype)
-
-
 def all_rows(size: int = 7, count: int = 9) -> np.ndarray:
     """Rows of scores of which many are -inf, at the beginning, in the middle and at the end."""
     scores = np.stack([scores_of(1300 + row, size) for row in range(count)])
@@ -845,6 +638,19 @@ def test_task_3_drawing_leaves_its_arguments_as_they_are(lab):
     lab.engine.step_sampler.draw_rows(scores, uniforms)
     check_untouched(scores, before, name="the scores", dtype=lab.dtype(scores))
     check_equal(uniforms, [n / 9 for n in range(9)], name="the random numbers, afterwards")
+
+
+SETTINGS = st.fixed_dictionaries(
+    {
+        "temperature": st.sampled_from([0.0, 0.0, 1.0, 1.0, 0.5, 2.5, 1e-3, 40.0]),
+        "top_k": st.sampled_from([0, 0, 0, 1, 2, 3, 4, 5, 8, 13, 40]),
+        "top_p": st.sampled_from([1.0, 1.0, 0.95, 0.75, 0.5, 0.25, 1e-9]),
+        "min_p": st.sampled_from([0.0, 0.0, 0.05, 0.5, 1.0]),
+        "presence_penalty": st.sampled_from([0.0, 0.0, 0.5, -1.0]),
+        "frequency_penalty": st.sampled_from([0.0, 0.0, 0.5, -0.25]),
+        "repetition_penalty": st.sampled_from([1.0, 1.0, 2.0, 0.5]),
+    }
+)
 
 
 FILTERS: list[dict[str, Any]] = [
@@ -1027,6 +833,200 @@ def test_task_3_a_greedy_group_takes_the_best_and_no_numbers(lab):
     check_untouched(array, scores, name="the scores of a group", dtype=lab.dtype(array))
 
 
+@pytest.mark.parametrize("size", [1, 2, 9])
+def test_task_3_greedy_rows_take_the_best_and_of_equal_scores_the_lowest_id(lab, size):
+    logits = np.round(np.random.default_rng(size).normal(size=(size, 700)))
+    for dtype in float_dtypes(lab):
+        twins = [Twin(lab, PROMPT, [n]) for n in range(size)]
+        check_step(
+            lab, twins, logits, f"a step of {size} greedy rows in {dtype}, with many equal scores", dtype
+        )
+
+
+def test_task_3_a_step_without_rows_has_no_tokens(lab):
+    check_equal(lab.engine.step_sampler.choose_step(lab.array(np.zeros((0, 23))), []), [], name="the tokens")
+
+
+@pytest.mark.parametrize("params", [*GREEDY, *DRAWN], ids=str)
+def test_task_3_a_step_of_one_row_gives_the_token_that_it_chooses_alone(lab, params):
+    twin = Twin(lab, PROMPT, [5, 8], seed=5, **params)
+    for step in range(12):
+        check_step(lab, [twin], scores_of(900 + step)[None], f"step {step} of a row")
+
+
+def mixed(lab: Any, seed: int = 0) -> list[Twin]:
+    """A row of each kind of settings, in no order, and greedy ones between them."""
+    settings_ = [*GREEDY, *DRAWN, {}, {}, *DRAWN]
+    order = np.random.default_rng(seed).permutation(len(settings_))
+    return [
+        Twin(lab, PROMPT[: 1 + n % 5], [n % 23, 7][: n % 3], seed=n, **settings_[place])
+        for n, place in enumerate(order)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_task_3_rows_of_all_kinds_in_one_step_get_what_each_chooses_alone(lab, seed):
+    twins = mixed(lab, seed)
+    for step in range(4):
+        logits = 2.5 * np.random.default_rng([seed, step]).normal(size=(len(twins), 301))
+        check_step(
+            lab, twins, logits.astype(np.float32).astype(np.float64), f"step {step} of {len(twins)} rows"
+        )
+
+
+def test_task_3_the_company_of_a_row_changes_nothing(lab):
+    logits = np.stack([scores_of(950 + row) for row in range(23)])
+    apart, together = mixed(lab, 1), mixed(lab, 1)
+    assert len(apart) == len(logits), "this test needs a row of scores for each"
+    wanted = [
+        lab.engine.step_sampler.choose_step(lab.array(logits[row : row + 1]), [twin.row])[0]
+        for row, twin in enumerate(apart)
+    ]
+    order = np.random.default_rng(3).permutation(23)
+    rows = [together[row].row for row in order]
+    found = lab.engine.step_sampler.choose_step(lab.array(logits[order]), rows)
+    check_equal(
+        found, [wanted[row] for row in order], name="the tokens of 23 rows, beside what each got alone"
+    )
+
+
+@pytest.mark.parametrize("count", [1, 7, 8, 9, 16, 17])
+@pytest.mark.parametrize("params", [GREEDY[4], DRAWN[0], DRAWN[6]], ids=str)
+def test_task_3_groups_may_be_full_or_begun(lab, count, params):
+    twins = [Twin(lab, PROMPT, [n], seed=n, **params) for n in range(count)]
+    for step in range(2):
+        logits = np.stack([scores_of(1000 + 40 * step + n) for n in range(count)])
+        check_step(lab, twins, logits, f"a step of {count} rows with {params}")
+
+
+def test_task_3_no_row_of_a_step_is_chosen_alone(lab, monkeypatch):
+    """One argmax for the greedy rows, and groups of one kind for the others."""
+    module, twins, chosen = lab.engine.step_sampler, mixed(lab, 2), list[Any]()
+    whole, scores = module.choose_group, module.RowSampler.scores
+
+    def alone(*_: Any) -> int:
+        raise CheckFailed("a row of a step was chosen alone; `choose_step` chooses them together")
+
+    def noting(scores: Any, samplers: Any) -> Any:
+        chosen.append([sampler.kind.name for sampler in samplers])
+        return whole(scores, samplers)
+
+    def counting(sampler: Any, *arguments: Any) -> Any:
+        assert sampler.kind.name != "PLAIN", (
+            "the scores of a greedy row without penalties were computed in float64; one argmax of the logits serves "
+            "all such rows"
+        )
+        return scores(sampler, *arguments)
+
+    monkeypatch.setattr(module.RowSampler, "choose_alone", alone)
+    monkeypatch.setattr(lab.sampler.Sampler, "__call__", alone)
+    monkeypatch.setattr(module, "choose_group", noting)
+    monkeypatch.setattr(module.RowSampler, "scores", counting)
+    logits = np.stack([scores_of(1100 + row) for row in range(len(twins))])
+    module.choose_step(lab.array(logits), [twin.row for twin in twins])
+    kinds = sorted(kind for group in chosen for kind in group)
+    wanted = [twin.sampler.kind.name for twin in twins if twin.sampler.kind.name != "PLAIN"]
+    check_equal(kinds, sorted(wanted), name="the kinds of the rows that `choose_group` was given")
+    mixed_up = [group for group in chosen if len(set(group)) > 1]
+    assert not mixed_up, f"a group of `choose_group` has rows of one kind; found {mixed_up[0]}"
+    assert max(map(len, chosen)) <= module.GROUP, (
+        f"a group has {module.GROUP} rows at most; `choose_group` was given {max(map(len, chosen))}"
+    )
+
+
+def test_task_3_a_step_leaves_its_arguments_as_they_are(lab):
+    twins = mixed(lab, 3)
+    ids = [list(twin.ids) for twin in twins]
+
+    def call(logits: Any) -> None:
+        rows = [twin.row for twin in twins]
+        before = list(rows)
+        lab.engine.step_sampler.choose_step(logits, rows)
+        assert rows == before, "`choose_step` changed the list of rows that it was given"
+
+    check_leaves_alone(lab, call, the_logits=np.stack([scores_of(1200 + row) for row in range(len(twins))]))
+    check_equal([twin.ids for twin in twins], ids, name="the token ids of the rows, afterwards")
+
+
+EXTREMES: list[dict[str, Any]] = [
+    {"temperature": 1e-310},
+    {"temperature": 1e-50, "top_p": 0.5},
+    {"temperature": 1e300},
+    {"temperature": 1e12, "top_k": 300},
+    {"temperature": 1e12, "top_p": 0.999},
+    {"temperature": 1e12, "min_p": 0.999},
+    {"temperature": 1.0, "top_k": 1},
+    {"temperature": 1.0, "top_k": 10**9, "top_p": 0.9},
+    {"temperature": 1.0, "top_p": 1e-12},
+    {"temperature": 1.0, "min_p": 1.0},
+    {"temperature": 1.0, "min_p": 1e-300},
+    {"temperature": 1.0, "top_p": 1.0, "top_k": 255},
+    {"temperature": 1.0, "top_k": 256},
+    {"temperature": 1.0, "top_k": 257},
+]
+
+
+@pytest.mark.parametrize("size", [3, 255, 256, 257, 600])
+@pytest.mark.parametrize("kind", ["distinct", "equal", "few values", "some impossible"])
+def test_task_3_extreme_settings_give_what_each_row_chooses_alone(lab, size, kind):
+    """Alike scores reach over the edge of the candidates; so do the tokens that a high temperature leaves."""
+    generator = np.random.default_rng(size)
+    shape = (len(EXTREMES), size)
+    logits = {
+        "distinct": generator.permuted(np.tile(np.arange(size) / 64, (len(EXTREMES), 1)), axis=1),
+        "equal": np.full(shape, -1.5),
+        "few values": np.round(generator.normal(size=shape)),
+        "some impossible": np.where(generator.random(shape) < 0.3, -np.inf, generator.integers(-9, 9, shape) / 4),
+    }[kind]  # fmt: skip
+    twins = [Twin(lab, seed=n, **params) for n, params in enumerate(EXTREMES)]
+    for step in range(3):
+        check_step(
+            lab, twins, logits, f"step {step} of rows with extreme settings and {size} scores ({kind})"
+        )
+
+
+@pytest.mark.parametrize("size", [8, 10, 23, 600])
+def test_task_3_a_sum_that_reaches_top_p_exactly_ends_where_it_does_alone(lab, size):
+    """Of equal scores, a share has the same rounding here and there."""
+    shares = [k / 20 for k in range(1, 20)] + [k / size for k in range(1, size, max(1, size // 12))]
+    twins = [Twin(lab, seed=n, temperature=1.0, top_p=share) for n, share in enumerate(shares)]
+    for step in range(6):
+        what = f"step {step} of rows with top_p {shares[0]}, {shares[1]}, … and {size} equal scores"
+        check_step(lab, twins, np.zeros((len(twins), size)), what)
+
+
+@settings(QUICK, max_examples=150)
+@given(
+    drawn=st.lists(SETTINGS, max_size=9),
+    size=st.sampled_from([2, 4, 5, 13]),
+    candidates=st.sampled_from([1, 2, 4, 256]),
+    group=st.sampled_from([1, 3, 8]),
+    seed=st.integers(0, 1000),
+)
+def test_task_3_any_mix_of_settings_gives_what_each_row_chooses_alone(drawn, size, candidates, group, seed):
+    """With few candidates and small groups, so that their edges are met; and with halves: some scores are equal."""
+    lab = door.active()
+    generator = np.random.default_rng(seed)
+    twins = [
+        Twin(
+            lab,
+            generator.integers(0, size, 3).tolist(),
+            generator.integers(0, size, n % 4).tolist(),
+            seed=n,
+            **params,
+        )
+        for n, params in enumerate(drawn)
+    ]
+    dtype = float_dtypes(lab)[seed % len(float_dtypes(lab))]
+    with changed(lab.engine.step_sampler, CANDIDATES=candidates, GROUP=group):
+        for step in range(3):
+            logits = np.round(3 * generator.normal(size=(len(twins), size))) / 2
+            what = (
+                f"step {step} of {len(twins)} rows and {size} scores in {dtype}, with CANDIDATES {candidates}"
+            )
+            check_step(lab, twins, logits, what, dtype)
+
+
 def test_task_3_only_rows_whose_candidates_are_not_enough_are_filtered_as_on_day_1_7(lab, monkeypatch):
     module = lab.engine.step_sampler
     whole, calls = module.keep, list[Any]()
@@ -1125,11 +1125,7 @@ def test_task_3_each_request_gets_the_token_of_its_own_row(lab, seed):
         check_equal(request.error, None, name=f"the error of {told}")
         check_equal(request.token_ids[len(token_ids) :], new, name=f"the new tokens of {told}")
     for each, request in zip(noting, plain, strict=True):
-        check_equal(
-            each.token_ids,
-            [request.prompt_ids],
-            name="the token ids that the sampler of a request gets",
-        )
+        check_equal(each.ids, [request.prompt_ids], name="the token ids that the sampler of a request gets")
     check_generators([twins[id(each)] for each in requests], "after the step")
 
 
@@ -1164,6 +1160,7 @@ def test_task_3_all_tokens_are_chosen_at_once_before_any_is_accepted(lab, monkey
     served, module, calls = Served(lab), lab.engine.batch, list[Any]()
     whole = module.choose_step
     requests = [answered(lab, PROMPT, seed=n, **params) for n, params in enumerate(STEP)]
+    requests[2:2] = [asked(lab, 5, (6, 3), temperature=1.0), asked(lab, 4, ())]
     plain = new_request(lab, [4], 3)
     line = [*requests[:3], plain, *requests[3:]]
     lengths = [len(each.token_ids) for each in line]
