@@ -586,6 +586,36 @@ def all_rows(size: int = 7, count: int = 9) -> np.ndarray:
     return scores
 
 
+def test_task_3_a_sum_must_exceed_the_number_in_each_row(lab):
+    uniforms = [0.0, 0.25, 0.5, 0.75]
+    check(
+        lab.engine.step_sampler.draw_rows(wide(lab, np.zeros((4, 4))), uniforms),
+        np.arange(4),
+        name=f"the places drawn at {uniforms} of 4 equal tokens",
+        dtype="int64",
+        suspects={"the sum that reaches the number is taken: it must exceed it": np.array([0, 0, 1, 2])},
+    )
+
+
+@pytest.mark.parametrize("size", [5, 101, 1024, 4999])
+@pytest.mark.parametrize("uniform", [0.0, 1 - 2.0**-24, math.nextafter(1.0, 0.0)])
+def test_task_3_a_token_that_was_filtered_out_is_never_drawn_not_even_by_rounding(lab, size, uniform):
+    rows = np.stack([scores_of(size + n, size) for n in range(5)])
+    rows[:, :2] = rows[:, -2:] = -np.inf
+    expected = 2 if uniform == 0 else size - 3
+    rows[:, expected] = rows.max(axis=1)
+    what = f"draw_rows at {uniform} for 5 rows of {size} tokens"
+    drawn = lab.engine.step_sampler.draw_rows(wide(lab, rows), [uniform] * 5)
+    drawn = check_shape(drawn, (5,), name=what, axes="R")
+    assert drawn.max() < size, (
+        f"{what}: place {drawn.max()} is behind the last token. The last sum may be less than 1, and the number that "
+        "is looked for must be less than that sum"
+    )
+    dropped = [int(place) for place, row in zip(drawn, rows, strict=True) if np.isneginf(row[int(place)])]
+    assert not dropped, f"{what}: place {dropped[0]} was drawn; its score is -inf, so it must never be drawn"
+    check(drawn, np.full(5, expected), name=what, framework="numpy", dtype="int64")
+
+
 def test_task_3_each_row_is_drawn_with_its_own_number(lab):
     scores = all_rows()
     for uniform in np.arange(60) / 60:
@@ -600,36 +630,6 @@ def test_task_3_each_row_is_drawn_with_its_own_number(lab):
             name=f"the places drawn with {uniforms[0]:g}, {uniforms[1]:g}, …",
             dtype="int64",
         )
-
-
-@pytest.mark.parametrize("size", [5, 101, 1024, 4999])
-@pytest.mark.parametrize("uniform", [0.0, 1 - 2.0**-24, math.nextafter(1.0, 0.0)])
-def test_task_3_a_token_that_was_filtered_out_is_never_drawn_not_even_by_rounding(lab, size, uniform):
-    rows = np.stack([scores_of(size + n, size) for n in range(5)])
-    rows[:, :2] = rows[:, -2:] = -np.inf
-    expected = 2 if uniform == 0 else size - 3
-    rows[:, expected] = rows.max(axis=1)
-    check(
-        lab.engine.step_sampler.draw_rows(wide(lab, rows), [uniform] * 5),
-        np.full(5, expected),
-        name=f"the places drawn at {uniform} of {size} tokens",
-        dtype="int64",
-        suspects={
-            "a token whose score is -inf was drawn: 0 must draw the first whose sum exceeds it": np.zeros(5),
-            "the number points past the last token: the last sum may be less than 1": np.full(5, size),
-        },
-    )
-
-
-def test_task_3_a_sum_must_exceed_the_number_in_each_row(lab):
-    uniforms = [0.0, 0.25, 0.5, 0.75]
-    check(
-        lab.engine.step_sampler.draw_rows(wide(lab, np.zeros((4, 4))), uniforms),
-        np.arange(4),
-        name=f"the places drawn at {uniforms} of 4 equal tokens",
-        dtype="int64",
-        suspects={"the sum that reaches the number is taken: it must exceed it": np.array([0, 0, 1, 2])},
-    )
 
 
 def test_task_3_drawing_leaves_its_arguments_as_they_are(lab):
@@ -700,7 +700,10 @@ def check_kept(lab: Any, scores: np.ndarray, drawn: list[dict[str, Any]], what: 
         wanted = kept_alone(scores[row], settings_)
         known = np.isfinite(wanted)
         narrow = not settings_.get("top_k", 0) > count
-        apart = count == scores.shape[1] or (scores[row][known].min() > best[count - 1] and narrow)
+        apart = scores[row][known].min() > best[count - 1] and narrow
+        assert enough[row] or count < scores.shape[1], (
+            f"all {count} tokens of {told} are candidates, so these are enough; `keep_rows` says that they may not be"
+        )
         assert enough[row] or not apart, (
             f"the candidates of {told} are enough: only {known.sum()} tokens are kept, all are better than the last "
             "candidate, and top-k keeps no more than the candidates; `keep_rows` says they may not be enough"
@@ -817,8 +820,8 @@ def test_task_3_a_group_that_draws_leaves_its_scores_and_takes_a_number_for_each
     before = lab.numpy(array)
     expected = [int(twin.alone(array[row])) for row, twin in enumerate(twins)]
     found = lab.engine.step_sampler.choose_group(array, [twin.sampler for twin in twins])
-    check_equal(found, expected, name=f"the tokens of a group of 5 rows with {params}")
     check_generators(twins, f"after a group of 5 rows with {params}")
+    check_equal(found, expected, name=f"the tokens of a group of 5 rows with {params}")
     check_untouched(array, before, name="the scores of a group", dtype=lab.dtype(array))
 
 
@@ -828,8 +831,8 @@ def test_task_3_a_greedy_group_takes_the_best_and_no_numbers(lab):
     scores = np.round(np.stack([scores_of(1620 + row) for row in range(5)]))
     array = wide(lab, scores)
     found = lab.engine.step_sampler.choose_group(array, [twin.sampler for twin in twins])
-    check_equal(found, scores.argmax(axis=1).tolist(), name="the tokens of a greedy group of 5 rows")
     check_generators(twins, "after a greedy group of 5 rows")
+    check_equal(found, scores.argmax(axis=1).tolist(), name="the tokens of a greedy group of 5 rows")
     check_untouched(array, scores, name="the scores of a group", dtype=lab.dtype(array))
 
 
