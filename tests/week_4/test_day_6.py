@@ -89,6 +89,9 @@ CASES = {
     "signs that a regular expression would read": ([".*", "(a|b)", "\\"], "a.b [x] ab .* (a|b)"),
     "line breaks": (["\n\n", "\nUser:"], "yes\nno\r\n\n\nUser: hello"),
     "spaces": ([" ."], "a. b . c"),
+    "spaces before a stop string": (["END"], " the \n\n END"),
+    "spaces that are held back at the end": ([" ."], " the end  "),
+    "line breaks that are held back at the end": (["\n\n\n"], "the end\n\n"),
     "letters of two sizes": (["end"], "END End end"),
     "other alphabets": (["конец", "終わり", "🛑🏁"], "Это кон и 終わ и 🛑, 🛑🏁 !"),
     "a letter and its accent": (["e\u0301"], "caf\u00e9 cafe cafe\u0301"),
@@ -204,7 +207,7 @@ def scores_of(seed: int, size: int = 23) -> np.ndarray:
     return (2.5 * np.random.default_rng(seed).normal(size=size)).astype(np.float32).astype(np.float64)
 
 
-OUTPUT = [5, 0, 5, 22, 5, 0, 7]
+OUTPUT = (5, 0, 5, 22, 5, 0, 7)
 PENALTIES = [
     (1.5, 0.4),
     (0.5, 0.0),
@@ -222,9 +225,9 @@ some_penalties = pytest.mark.parametrize(("presence", "frequency"), PENALTIES)
 def test_task_2_penalties_lower_the_tokens_of_the_output(lab, presence, frequency):
     logits = scores_of(1)
     check(
-        lab.engine.penalties.apply_count_penalties(lab.array(logits), OUTPUT, presence, frequency),
+        lab.engine.penalties.apply_count_penalties(lab.array(logits), list(OUTPUT), presence, frequency),
         penalize(logits, OUTPUT, presence, frequency),
-        name=f"the scores with presence {presence}, frequency {frequency} and the output {OUTPUT}",
+        name=f"the scores with presence {presence}, frequency {frequency} and the output {list(OUTPUT)}",
         axes="V",
         suspects=penalty_suspects(logits, OUTPUT, presence, frequency),
     )
@@ -233,10 +236,10 @@ def test_task_2_penalties_lower_the_tokens_of_the_output(lab, presence, frequenc
 @some_penalties
 def test_task_2_tokens_that_are_not_in_the_output_keep_their_scores(lab, presence, frequency):
     logits = scores_of(2)
-    found = lab.engine.penalties.apply_count_penalties(lab.array(logits), OUTPUT, presence, frequency)
+    found = lab.engine.penalties.apply_count_penalties(lab.array(logits), list(OUTPUT), presence, frequency)
     found = check_shape(found, logits.shape, name="the scores", axes="V")
     others = [token for token in range(len(logits)) if token not in OUTPUT]
-    name = f"the scores of tokens that are not in the output {OUTPUT}"
+    name = f"the scores of tokens that are not in the output {list(OUTPUT)}"
     check(found[others], logits[others], name=name, framework="numpy", rtol=0, atol=0)
 
 
@@ -255,14 +258,14 @@ def test_task_2_each_occurrence_counts_wherever_it_stands(lab, output):
 
 def test_task_2_the_output_may_be_any_sequence_and_stays_as_it_is(lab):
     logits, output = scores_of(4), list(OUTPUT)
-    for given_ in (output, tuple(output)):
+    for given_ in (output, OUTPUT):
         check(
             lab.engine.penalties.apply_count_penalties(lab.array(logits), given_, 0.5, 0.25),
             penalize(logits, OUTPUT, 0.5, 0.25),
             name=f"the scores for an output that is a {type(given_).__name__}",
             axes="V",
         )
-    check_equal(output, OUTPUT, name="the output, afterwards")
+    check_equal(output, list(OUTPUT), name="the output, afterwards")
 
 
 def test_task_2_penalties_keep_the_dtype(lab):
@@ -270,7 +273,7 @@ def test_task_2_penalties_keep_the_dtype(lab):
     logits = np.round(2 * scores_of(5)) / 2
     for dtype in float_dtypes(lab):
         check(
-            lab.engine.penalties.apply_count_penalties(lab.array(logits, dtype), OUTPUT, 1.5, 0.5),
+            lab.engine.penalties.apply_count_penalties(lab.array(logits, dtype), list(OUTPUT), 1.5, 0.5),
             penalize(logits, OUTPUT, 1.5, 0.5),
             name=f"the scores, in {dtype}",
             axes="V",
@@ -295,7 +298,7 @@ def test_task_2_penalties_of_float64_scores_are_exact(lab):
 @some_penalties
 def test_task_2_the_callers_scores_are_left_as_they_are_by_penalties(lab, presence, frequency):
     def call(logits: Any) -> Any:
-        return lab.engine.penalties.apply_count_penalties(logits, OUTPUT, presence, frequency)
+        return lab.engine.penalties.apply_count_penalties(logits, list(OUTPUT), presence, frequency)
 
     check_leaves_alone(lab, call, the_logits=scores_of(6))
 
@@ -315,7 +318,7 @@ def test_task_2_a_token_that_can_not_come_stays_so(lab):
     logits = scores_of(8)
     logits[[0, 9]] = -np.inf
     check(
-        lab.engine.penalties.apply_count_penalties(lab.array(logits), OUTPUT, -2.0, -2.0),
+        lab.engine.penalties.apply_count_penalties(lab.array(logits), list(OUTPUT), -2.0, -2.0),
         penalize(logits, OUTPUT, -2.0, -2.0),
         name="the scores, of which two are -inf",
         axes="V",
@@ -587,13 +590,18 @@ def all_rows(size: int = 7, count: int = 9) -> np.ndarray:
 
 
 def test_task_3_a_sum_must_exceed_the_number_in_each_row(lab):
-    uniforms = [0.0, 0.25, 0.5, 0.75]
+    """The sums of 4 equal tokens are 0.25, 0.5, 0.75 and 1, without rounding."""
+    below = [math.nextafter(edge, 0.0) for edge in (0.25, 0.5, 0.75, 1.0)]
+    uniforms = [0.0, 0.25, 0.5, 0.75, *below]
     check(
-        lab.engine.step_sampler.draw_rows(wide(lab, np.zeros((4, 4))), uniforms),
-        np.arange(4),
-        name=f"the places drawn at {uniforms} of 4 equal tokens",
+        lab.engine.step_sampler.draw_rows(wide(lab, np.zeros((8, 4))), uniforms),
+        np.array([0, 1, 2, 3, 0, 1, 2, 3]),
+        name="the places drawn of 4 equal tokens at 0, 1/4, 1/2, 3/4, and just below 1/4, 1/2, 3/4, 1",
         dtype="int64",
-        suspects={"the sum that reaches the number is taken: it must exceed it": np.array([0, 0, 1, 2])},
+        suspects={
+            "the sum that reaches the number is taken: it must exceed it": np.array([0, 0, 1, 2, 0, 1, 2, 3]),
+            "the random numbers were rounded to float32": np.array([0, 1, 2, 3, 1, 2, 3, 3]),
+        },
     )
 
 
@@ -844,6 +852,16 @@ def test_task_3_greedy_rows_take_the_best_and_of_equal_scores_the_lowest_id(lab,
         check_step(
             lab, twins, logits, f"a step of {size} greedy rows in {dtype}, with many equal scores", dtype
         )
+
+
+def test_task_3_greedy_rows_compare_the_scores_as_they_are(lab):
+    """Scores that differ in their last digits alone: a narrower dtype would make them equal."""
+    for dtype, step in (("float32", 1e-6), ("float64", 1e-12), ("float16", 2e-3)):
+        if dtype in float_dtypes(lab):
+            logits = np.array([[1.0, 1.0 + step, 0.5], [0.5, 1.0, 1.0 + step], [1.0 + step, 1.0, 1.0]])
+            for params in ({}, {"presence_penalty": 1.0}):
+                twins = [Twin(lab, [2], **params) for _ in range(3)]
+                check_step(lab, twins, logits, f"a step of 3 greedy rows of {dtype}, 1 and 1 + {step}", dtype)
 
 
 def test_task_3_a_step_without_rows_has_no_tokens(lab):
