@@ -750,6 +750,39 @@ def test_task_3_filters_on_the_candidates_keep_what_they_keep_of_all(lab, size):
     )
 
 
+@pytest.mark.parametrize(
+    ("params", "kept"),
+    [
+        ({"top_k": 2, "top_p": 0.52}, [0]),
+        ({"top_k": 5, "top_p": 0.6, "min_p": 0.6}, [0, 1, 2]),
+        ({"top_p": 0.56, "min_p": 0.6}, [0, 1, 2]),
+        ({"top_k": 2, "min_p": 0.6}, [0, 1]),
+    ],
+    ids=str,
+)
+def test_task_3_each_filter_sees_what_the_one_before_it_leaves(lab, params, kept):
+    """Top-k, then top-p, then min-p."""
+    shares = np.array([0.3, 0.25, 0.2, 0.15, 0.06, 0.04])
+    places = [3, 0, 5, 2, 1, 4]  # where the shares stand, the best first
+    scores = np.empty((2, 6))
+    scores[:, places] = np.log(shares / shares[0])
+    found = filtered_rows(lab, scores, [params, {}])
+    left = check_shape(found[1], (2, 6), name="the scores of the candidates", axes="R C")
+    told = np.flatnonzero(np.isfinite(left[0])).tolist()
+    check_equal(
+        told,
+        sorted(places[n] for n in kept),
+        name=f"the tokens that {params} keep of shares 0.3, 0.25, 0.2, 0.15, 0.06, 0.04 at {places}",
+    )
+    check(
+        left[1],
+        scores[1],
+        name="the scores of a row beside it, without filters",
+        framework="numpy",
+        dtype=None,
+    )
+
+
 def test_task_3_the_shares_of_top_p_are_those_of_all_tokens(lab):
     """A token has a smaller share of 2000 tokens than of the candidates."""
     scores = np.full((2, 2000), -6.0)
