@@ -1514,6 +1514,12 @@ REASONS: list[tuple[str, tuple[bytes, ...], dict[str, Any], tuple[str, Any]]] = 
     ("the same, with ignore_end", (END,), {"stop_token_ids": [END], "ignore_end": True}, ("stop", END)),
     ("a stop string", (b"ab", b"c"), {"stop": ["zz", "bc"]}, ("stop", "bc")),
     (
+        "a stop token, behind which the rest completes a stop string",
+        (b"a", b"\xf0", b"#"),
+        {"stop": "a" + UNFINISHED, "stop_token_ids": [b"#"]},
+        ("stop", "a" + UNFINISHED),
+    ),
+    (
         "a stop string with the last of max_tokens",
         (b"a", b"b"),
         {"stop": "b", "max_tokens": 2},
@@ -2118,8 +2124,11 @@ def test_task_5_after_an_error_run_all_gives_up_the_other_answers(lab):
         serving.await_freed()
 
 
-def test_task_5_after_ctrl_c_run_all_gives_up_all_answers(lab):
-    with Serving(lab, held=True) as serving:
+@pytest.mark.parametrize(
+    ("max_queue", "submitted"), [(50, 3), (1, 1)], ids=["with room", "while the next prompt has no room"]
+)
+def test_task_5_after_ctrl_c_run_all_gives_up_all_answers(lab, max_queue, submitted):
+    with Serving(lab, held=True, max_queue=max_queue) as serving:
         usual = serving.llm.batcher.submit
 
         def interrupted(timeout: float | None = None) -> Any:
@@ -2136,8 +2145,38 @@ def test_task_5_after_ctrl_c_run_all_gives_up_all_answers(lab):
         run = partial(within, lambda: serving.llm.run_all([ids("c")] * 3, params), "`run_all`")
         check_raises(KeyboardInterrupt, run, name="Ctrl-C while `run_all` waits")
         found = [future.cancelled() for future in serving.futures]
-        check_equal(found, [True] * 3, name="which requests were cancelled, after Ctrl-C")
+        check_equal(found, [True] * submitted, name="which requests were cancelled, after Ctrl-C")
         serving.await_freed()
+
+
+def test_task_5_ctrl_c_while_a_prompt_begins_gives_up_the_answers_before_it(lab):
+    with Serving(lab, held=True) as serving:
+        usual = serving.llm.batcher.submit
+
+        def submit(*arguments: Any) -> Any:
+            if len(serving.futures) == 2:
+                raise KeyboardInterrupt
+            return usual(*arguments)
+
+        serving.llm.batcher.submit = submit
+        params = serving.params(max_tokens=40, n=3, ignore_end=True)
+        run = partial(within, lambda: serving.llm.begin(ids("c"), params), "`begin`")
+        check_raises(KeyboardInterrupt, run, name="Ctrl-C before the third of three answers is submitted")
+        found = [future.cancelled() for future in serving.futures]
+        check_equal(found, [True, True], name="which requests were cancelled, after Ctrl-C in `begin`")
+        serving.await_freed()
+
+
+def test_task_5_each_prompt_needs_its_settings(lab):
+    with Serving(lab) as serving:
+        for count in (1, 3):
+            params = [serving.params(max_tokens=2)] * count
+            run = partial(
+                within, lambda params=params: serving.llm.run_all([ids("c")] * 2, params), "`run_all`"
+            )
+            check_raises(ValueError, run, name=f"two prompts, and settings for {count}")
+            name = f"requests that were submitted, of two prompts with settings for {count}"
+            check_equal(len(serving.futures), 0, name=name)
 
 
 def test_task_5_what_a_failed_step_says_reaches_run_all(lab):
