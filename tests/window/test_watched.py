@@ -43,7 +43,7 @@ def asked_of(kind: str) -> list[Request]:
 def watch(kind: str, **options: Any) -> WatchedCore:
     """An engine that something watches."""
     watched = WatchedCore(toy_core(kind, **options))
-    watched.watchers = 1
+    watched.watchers, watched.note_seconds = 1, 0
     return watched
 
 
@@ -204,6 +204,15 @@ def test_while_nothing_watches_pages_are_noted_only_when_the_engine_is_empty() -
     assert [len(each.chunks) > 0 for each in watched.latest.requests] == [True] * 3
 
 
+def test_in_play_steps_that_follow_one_another_quickly_share_a_note() -> None:
+    watched, asked = watch("extend"), requests(3)
+    watched.note_seconds = PATIENCE
+    first, seen = watched.latest, []
+    generate_all(watched, asked, lambda step: seen.append(watched.latest))
+    assert all(note is first for note in seen[:-1])
+    assert (watched.latest.step, watched.latest.counts["finished"]) == (len(seen), 3)
+
+
 def test_what_an_engine_has_beside_the_rest_is_found_behind_the_watch() -> None:
     watched = watch("extend")
     assert watched.scheduler is watched.core.scheduler  # type: ignore[attr-defined]
@@ -233,7 +242,7 @@ class Counted(WatchedCore):
 
 def batcher_of(kind: str, mode: Mode, **options: Any) -> tuple[Batcher, Counted]:
     watched = Counted(toy_core(kind, **options), mode)
-    watched.watchers = 1
+    watched.watchers, watched.note_seconds = 1, 0
     batcher = Batcher(watched)
     watch_batcher(watched, batcher)
     batcher.start()

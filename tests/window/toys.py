@@ -33,6 +33,7 @@ class Letters:
 
     end_ids = (0,)
     bos_id = None
+    longest_token = 1
 
     def __init__(self) -> None:
         self.decoded = 0
@@ -117,14 +118,12 @@ def requests(count: int = 5, length: int = 11, max_tokens: int = 7) -> list[Requ
     return [Request([65, 66, 67, 68, 69, *range(70, 70 + length + n)], max_tokens) for n in range(count)]
 
 
-def toy_llm(
-    model: ToyModel | None = None, pages: int = PAGES, around: Any = WatchedCore, **options: Any
-) -> LLM:
+def toy_llm(pages: int = PAGES, budget: int = BUDGET, around: Any = WatchedCore, **options: Any) -> LLM:
     """An engine that is watched, with documents."""
     tokenizer: Any = Letters()
-    limits = Limits(SEATS, pages, PAGE_SIZE, BUDGET)
+    limits = Limits(SEATS, pages, PAGE_SIZE, budget)
     chosen = {"enable_chunk_aware": True, "chunk_separator": None, "max_queue": 100, **options}
-    llm = LLM(model or toy_model(), tokenizer, limits=limits, attention="reference", around=around, **chosen)
+    llm = LLM(toy_model(), tokenizer, limits=limits, attention="reference", around=around, **chosen)
     watch_batcher(watched_of(llm), llm.batcher)
     return llm
 
