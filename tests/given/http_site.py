@@ -117,6 +117,7 @@ class Site:
         self.grace = 0.0
         self.address: Future[str] = Future()
         self.finished: Future[bool] = Future()
+        self.http = httpx.Client(timeout=limit())
         self.thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
 
     async def _serve(self) -> None:
@@ -136,8 +137,8 @@ class Site:
     def post(self, path: str, body: Any, **headers: str) -> httpx.Response:
         """The answer to a POST; the body is bytes, or becomes JSON."""
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        with self.client() as client:
-            return client.post(path, content=content, headers={"Content-Type": "application/json", **headers})
+        given = {"Content-Type": "application/json", **headers}
+        return self.http.post(f"{self.url}{path}", content=content, headers=given)
 
     def complete(self, **body: Any) -> Any:
         """The answer to a completion that works."""
@@ -197,6 +198,7 @@ class Site:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.model.open.set()
+        self.http.close()
         if not self.finished.done():
             self.stop(0).result(limit())
         self.thread.join(limit())

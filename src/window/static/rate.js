@@ -46,6 +46,6 @@ function drawRate({ area, line, drawing }, rate) {
   const recent = rate.slice(-4, -1); // the newest second isn't over yet
   const now = recent.length ? Math.round(recent.reduce((one, other) => one + other, 0) / recent.length) : 0;
   setText(byId("rate-now"), number(now));
-  setText(byId("rate-most"), `at most ${number(Math.max(0, ...rate))} in the last minute`);
+  setText(byId("rate-most"), `at most ${number(Math.max(0, ...rate))}`);
   setAttribute(drawing, "aria-label", `Output tokens a second: ${now} now, at most ${Math.max(0, ...rate)} in the last minute`);
 }
