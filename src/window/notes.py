@@ -41,6 +41,7 @@ class RequestNote:
     """A request, as it was between two steps."""
 
     number: int
+    name: str  # what a server calls its answer; "" where it is not known
     state: State
     prompt_ids: Sequence[int]  # of a question about documents those of the question alone
     prompt: int  # tokens of the prompt; with documents those of all branches and of the question

@@ -52,6 +52,7 @@ class WatchedCore(EngineCore):
         self.version = 0  # one more with each note
         self._look = Look(core)
         self._changed = False  # since the last note
+        self._broken = False  # whether the last step has failed
         self._queue: set[Request] = set()  # what was outside at the last look
         self.latest = Note()
         self._note()
@@ -69,6 +70,16 @@ class WatchedCore(EngineCore):
     def requests(self) -> list[Request]:
         """As the engine says."""
         return self.core.requests
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request waits or runs. It may be asked from any thread."""
+        return bool(self.ledger.records) or bool(self.outside())
+
+    @property
+    def stale(self) -> bool:
+        """Whether something has changed since the newest note. It may be asked from any thread."""
+        return self._changed
 
     def refusal(self, request: Request) -> str | None:
         """As the engine says."""
@@ -88,7 +99,8 @@ class WatchedCore(EngineCore):
             self.core.abort(requests)
         finally:
             for request in there:
-                self.ledger.leave(request, State.FAILED if self.failed(request) else State.CANCELLED)
+                failed = self._broken or self.failed(request)
+                self.ledger.leave(request, State.FAILED if failed else State.CANCELLED)
             self._changed = self._changed or bool(there)
             self._note_if_wanted()
 
@@ -102,8 +114,9 @@ class WatchedCore(EngineCore):
         self._note_if_wanted()
         if self.core.requests and not self.gate.wait(PATIENCE):
             return Step([], [])
-        before = self._look.before()
+        before, self._broken = self._look.before(), True
         step = self.core.step()
+        self._broken = False
         if step.issued:
             self.ledger.step(before, step)
             for request in step.finished:

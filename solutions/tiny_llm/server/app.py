@@ -93,10 +93,10 @@ class Api:
             params = settings_of(body)
             # A long text takes a while to become tokens; meanwhile the event loop serves other clients.
             prompts = await asyncio.to_thread(self.reader.read, body, params)
-            answering = Answering(self.llm, prompts, params)
+            writer = self.writer(body, params.n, params.logprobs is not None)
+            answering = Answering(self.llm, prompts, params, writer.id)
         except Exception as error:
             raise as_api_error(error) from error
-        writer = self.writer(body, params.n, params.logprobs is not None)
         if body.stream:
             usage = body.stream_options is not None and bool(body.stream_options.include_usage)
             return EventStream(events(answering, writer, usage), answering.cancel)
