@@ -116,7 +116,9 @@ def test_wrong_input_is_one_line_and_exit_code_2(arguments: tuple[str, ...], mes
     assert done.stdout == ""
 
 
-@pytest.mark.parametrize("command", [("main", "--prompt", "x"), ("batch-main",), ("smoke",), ("steps",)])
+@pytest.mark.parametrize(
+    "command", [("main", "--prompt", "x"), ("chat",), ("batch-main",), ("smoke",), ("steps",)]
+)
 def test_on_unwritten_code_the_programs_say_which_day_comes_first(
     untouched: Path, command: tuple[str, ...]
 ) -> None:
@@ -280,5 +282,5 @@ def test_the_doctor_lists_what_it_looked_for() -> None:
 def test_help_lists_every_program() -> None:
     done = run("--help")
     assert done.returncode == 0
-    for name in ("main", "batch-main", "serve", "ask", "ask-documents", "smoke", "steps", "doctor"):
+    for name in ("main", "chat", "batch-main", "serve", "ask", "ask-documents", "smoke", "steps", "doctor"):
         assert f"pdm run {name}" in done.stdout
