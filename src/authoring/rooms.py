@@ -2,7 +2,8 @@
 
 MAY_IMPORT = {
     "coursekit": (),
-    "programs": ("coursekit",),
+    "programs": ("coursekit", "window"),
+    "window": ("coursekit", "programs"),
     "benchmarks": ("coursekit", "programs"),
     "authoring": ("coursekit",),
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,17 +14,15 @@ from rich.console import Console
 
 from benchmarks import documents, host, isolation, preemption, serving, sharing, week_2, week_3
 from benchmarks.isolation_command import bench_isolation
-from benchmarks.ladder import outcomes
-from benchmarks.machine import busy, describe_machine, machine_line
-from benchmarks.picture import draw
+from benchmarks.keeping import keep, require_places
+from benchmarks.machine import busy, describe_machine
 from benchmarks.progress import run_showing
-from benchmarks.report import document, name_of, print_report
 from benchmarks.rounds import Case, Record, run_rounds
+from benchmarks.serving_http import NAME as SERVING_HTTP
+from benchmarks.serving_http_command import HttpOptions, bench_serving_http
 from benchmarks.week_2 import TEXT, GetModel
 from coursekit.errors import CourseError
-from coursekit.files import require_writable, write_files, write_text
 from coursekit.interrupts import leaving_when_terminated
-from coursekit.paths import Course
 from coursekit.running.import_path import Impl
 from programs import options
 from programs.loaded import load, running
@@ -66,6 +63,25 @@ def bench(
     questions: Annotated[
         Path | None, typer.Option(help="For isolation: a TOML file of other questions than the course's.")
     ] = None,
+    http: Annotated[
+        bool,
+        typer.Option("--http", help="For serving: ask the server of Day 4.6, started for it, over HTTP."),
+    ] = False,
+    url: Annotated[
+        str | None, typer.Option(help="For serving --http: ask this OpenAI-compatible server instead.")
+    ] = None,
+    rates: Annotated[
+        str | None, typer.Option(help="For serving --http: requests per second. [default: 1,2,4]")
+    ] = None,
+    requests: Annotated[
+        int | None, typer.Option(min=1, max=10_000, help="For serving --http: per rate. [default: 40]")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="For serving --http: chooses requests and pauses. [default: 0]")
+    ] = None,
+    api_key: Annotated[
+        str | None, typer.Option(envvar="OPENAI_API_KEY", help="For --url: the key that the server wants.")
+    ] = None,
 ) -> None:
     """Measure what each step of Weeks 2 to 4 gains on this machine.
 
@@ -75,15 +91,22 @@ def bench(
     Ctrl-C stops early and keeps what is measured; so does SIGTERM.
     """
     console, progress = Console(highlight=False), Console(stderr=True, highlight=False)
+    asked = HttpOptions(http, url, rates, requests, seed, api_key)
     with running(impl) as course:
-        name = "-".join(what or [f"week_{week}" if week else "weeks"])
+        over_http = asked.over_http(what or [])
+        name = SERVING_HTTP if over_http else "-".join(what or [f"week_{week}" if week else "weeks"])
         target = out or course.state / "bench" / f"{name}.json"
         if _is_isolation(what or [], week, questions):
             about = {**_about(name, impl, quick), "machine": describe_machine()}
             bench_isolation(course, about, target, questions, console, progress)
             return
+        if over_http:
+            about = {**_about(name, impl, quick), "machine": describe_machine()}
+            rounds = 1 if quick else repeats
+            bench_serving_http(course, about, target, impl, asked, rounds, console, progress)
+            return
         chosen = choose(all_cases(_models(progress), _text(), week), what or [])
-        _require_places(target)
+        require_places(target)
         if quick:
             chosen, repeats = [replace(case, tokens=case.tokens // 2) for case in chosen], 1
         machine = describe_machine()
@@ -103,7 +126,7 @@ def bench(
                     "repeats": repeats,
                     "finished": finished,
                 }
-                _keep(console, course, target, record, about)
+                keep(console, course, target, record, LADDERS, [] if quick else BARS, about)
 
 
 def _is_isolation(what: Sequence[str], week: int | None, questions: Path | None) -> bool:
@@ -160,13 +183,6 @@ def _names(ladder: str, all_cases: Sequence[Case]) -> str:
     return f"{ladder} ({', '.join(case.name for case in all_cases if case.ladder == ladder)})"
 
 
-def _require_places(target: Path) -> None:
-    """Refuse a file that could not be written at the end, or for which the picture would have the same name."""
-    if target.suffix != ".json":
-        raise CourseError(f"--out is {str(target)!r}; it must be a file whose name ends in .json")
-    require_writable([target, target.with_suffix(".svg")])
-
-
 def _models(progress: Console) -> GetModel:
     """Loads each model when it is first asked for."""
 
@@ -181,16 +197,3 @@ def _text() -> list[int]:
     from tiny_llm.tokenizer import load_tokenizer
 
     return load_tokenizer(MODEL).encode(TEXT)
-
-
-def _keep(console: Console, course: Course, target: Path, record: Record, about: dict[str, Any]) -> None:
-    """Print the ladders, then write them as JSON and as a picture."""
-    found = outcomes([] if about["quick"] else BARS, record.measured)
-    console.print(machine_line(about["machine"]), "", style="dim", soft_wrap=True)
-    print_report(console, LADDERS, record, found)
-    text = json.dumps(document(LADDERS, record, found, **about), indent=2, ensure_ascii=False)
-    picture = target.with_suffix(".svg")
-    write_text(target, f"{text}\n")
-    write_files({picture: draw(LADDERS, record, machine_line(about["machine"]))})
-    names = (name_of(path, course) for path in (target, picture))
-    console.print(f"kept in {' and '.join(names)}", style="dim", soft_wrap=True)

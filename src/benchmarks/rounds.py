@@ -96,7 +96,20 @@ def run_rounds(cases: Sequence[Case], repeats: int, record: Record) -> Iterator[
             record.samples.append(Samples(case))
     if errors and not record.samples:
         raise errors[0]
+    yield from take_turns(record.samples, repeats)
+
+
+def take_turns(samples: Sequence[Samples], repeats: int) -> Iterator[str]:
+    """Run cases in turns, every other round backwards, and add what each run has measured.
+
+    Args:
+        samples: the cases, each warm.
+        repeats: how many rounds.
+
+    Yields:
+        before each run, what comes next.
+    """
     for number in range(repeats):
-        for each in record.samples if number % 2 == 0 else reversed(record.samples):
+        for each in samples if number % 2 == 0 else reversed(samples):
             yield f"round {number + 1} of {repeats}: {each.case.label}"
             each.runs.append(each.case.run(each.case.tokens))

@@ -145,7 +145,21 @@ class Engine:
 
 class Server:
     if TYPE_CHECKING:
-        pass
+        from tiny_llm.server import (
+            answering,
+            answers,
+            app,
+            asking,
+            errors,
+            fields,
+            guard,
+            logprobs,
+            metrics,
+            protocol,
+            run,
+            settings,
+            streaming,
+        )
 
 
 class Scheduling:

@@ -1,20 +1,23 @@
-"""`pdm run serve`: the engine as a gRPC server on this machine."""
+"""`pdm run serve`: the engine as a server, over gRPC on this machine, or over HTTP."""
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from click.core import ParameterSource
 from rich.console import Console
 
 from coursekit.errors import CourseError
 from coursekit.running.import_path import Impl
-from programs import options
+from programs import options, serve_http
 from programs.cores import PAGE_SIZE, most_pages, ragged_batch, require_memory, warm_up
 from programs.implementation import require_written
 from programs.loaded import LoadedModel, load, running
+from programs.serve_http import HttpOptions, Sizes
 from programs.serve_view import ServeView
 from programs.stages import SERVED
 from programs.stop_signals import StopSignals, end_process
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from tiny_llm.ragged.batcher import Batcher
 
 PORT = 50051
+HTTP = "Options of --http"
+HTTP_OPTIONS = HttpOptions()
 SECONDS_BETWEEN = 0.25
 """How often the view changes, and a batcher that has died is noticed."""
 MARGIN = 1.0
@@ -30,14 +35,21 @@ MARGIN = 1.0
 
 
 def serve(
+    context: typer.Context,
     impl: options.ImplOption = Impl.LEARNER,
     model: options.ModelOption = "smollm2-135m",
     dtype: options.DtypeOption = options.Dtype.FLOAT32,
     device: options.DeviceOption = options.Device.CPU,
     attention: options.AttentionOption = options.Attention.AUTO,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Where to listen, on 127.0.0.1; 0: any that is free.")
-    ] = PORT,
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            show_default=f"{PORT}, over HTTP {serve_http.PORT}",
+            help="Where to listen; 0: any that is free.",
+        ),
+    ] = None,
     seats: Annotated[int, typer.Option(min=1, max=256, help="How many requests run at a time at most.")] = 16,
     pages: Annotated[
         int, typer.Option(min=1, help=f"How many pages of {PAGE_SIZE} tokens all of them share.")
@@ -52,13 +64,61 @@ def serve(
         float, typer.Option(min=0, max=3600, help="Seconds that running requests get to finish after Ctrl-C.")
     ] = 30.0,
     watch: Annotated[bool, typer.Option("--watch", help="Show what the server is doing.")] = False,
+    http: Annotated[
+        bool, typer.Option("--http", help="Serve over HTTP, in the form of OpenAI's API (Day 4.6).")
+    ] = False,
+    host: Annotated[
+        str, typer.Option(help="With --http, the address to listen on.", rich_help_panel=HTTP)
+    ] = HTTP_OPTIONS.host,
+    api_key: Annotated[
+        str | None,
+        typer.Option(
+            envvar="TINY_LLM_API_KEY",
+            help="With --http, the key that clients have to send. Other users of the machine may see it in the list "
+            "of processes: the variable is safer.",
+            rich_help_panel=HTTP,
+        ),
+    ] = None,
+    cors: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="With --http, an origin such as https://example.org whose pages may call from a browser; may be "
+            "given several times.",
+            rich_help_panel=HTTP,
+        ),
+    ] = None,
+    allow_open: Annotated[
+        bool,
+        typer.Option(
+            "--allow-open",
+            help="With --http, let other machines call without a key.",
+            rich_help_panel=HTTP,
+        ),
+    ] = False,
+    documents: Annotated[
+        bool, typer.Option(help="With --http, take documents beside a prompt.", rich_help_panel=HTTP)
+    ] = HTTP_OPTIONS.documents,
 ) -> None:
-    """Serve the model over gRPC, on this machine only, until Ctrl-C.
+    """Serve the model until Ctrl-C: over gRPC, on this machine only, or over HTTP.
 
     Ctrl-C takes no new requests and lets running requests finish; a second Ctrl-C stops at once.
     """
     console = Console(stderr=True, highlight=False)
+    given = HttpOptions(host, api_key, tuple(cors or ()), allow_open, documents)
     with running(impl) as course:
+        if http:
+            require_written(course, impl, serve_http.DAY)
+            settings = serve_http.settings_of(model, given)
+            sizes = Sizes(seats, pages, token_budget, queue)
+            llm = serve_http.make_llm(load(model, dtype, device), sizes, attention, documents)
+            serve_http.serve_until_told(
+                llm, settings, serve_http.PORT if port is None else port, grace, watch
+            )
+            return
+        typed = context.get_parameter_source("api_key") is ParameterSource.COMMANDLINE
+        if typed or replace(given, api_key=None) != HTTP_OPTIONS:
+            raise CourseError("--host, --api-key, --cors, --allow-open and --no-documents go with --http")
+        port = PORT if port is None else port
         require_written(course, impl, SERVED.day)
         loaded = load(model, dtype, device)
         most = most_pages(loaded.model)
@@ -81,7 +141,8 @@ async def _serve(batcher: Batcher, loaded: LoadedModel, port: int, view: ServeVi
         address = await server.start()
     except OSError as error:
         raise CourseError(f"{error}; choose another port with --port, or 0 for any that is free") from None
-    view.started(address, PORT, batcher.stats())
+    option = "" if server.port == PORT else f" --port {server.port}"
+    view.started(address, f'pdm run ask "Name three fruits."{option}', batcher.stats())
     with view:
         while batcher.thread.is_alive() and not await signals.asked_within(SECONDS_BETWEEN):
             view.show(batcher.stats())

@@ -42,13 +42,11 @@ class ServeView:
         if self._live is not None:
             self._live.stop()
 
-    def started(self, address: str, usual_port: int, stats: Stats) -> None:
+    def started(self, address: str, command: str, stats: Stats) -> None:
         """Where it listens, and one command to try."""
-        port = address.rpartition(":")[2]
-        option = "" if port == str(usual_port) else f" --port {port}"
         print_ = self._console.print
         print_(f"serving on [bold]{address}[/bold]: {stats.seats} seats, {stats.pages:,} pages")
-        print_(f'try it, in another terminal: pdm run ask "Name three fruits."{option}', soft_wrap=True)
+        print_(f"try it, in another terminal: {command}", soft_wrap=True, markup=False)
         print_("Ctrl-C lets what runs finish, then stops", style="dim")
 
     def show(self, stats: Stats) -> None:

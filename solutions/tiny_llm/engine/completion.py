@@ -21,8 +21,8 @@ Deliver = Callable[[Delta], None]
 class Completion:
     """Answer ``index`` of a request.
 
-    The batcher's thread calls :meth:`push` with each token; when the future is settled, :meth:`finish` is called. Its
-    text, tokens and log-probabilities are complete then.
+    The batcher's thread calls :meth:`push` with each token; when the future is settled, :meth:`settle` is called.
+    What a delta has is in ``text``, ``token_ids`` and ``logprobs`` before the delta is delivered.
     """
 
     def __init__(
@@ -46,6 +46,7 @@ class Completion:
         self.params = params
         self.index = index
         self.deliver = deliver
+        self.name = ""  # what a server calls the answer, for those who watch the engine
         self.sampler = RowSampler(replace(params, seed=seed), prompt_len)
         # The tokens that end the answer: what the text of such a token would be, isn't part of the text.
         self.end_ids: Collection[int] = {
@@ -58,6 +59,10 @@ class Completion:
         self.token_ids: list[int] = []
         self.logprobs: list[TokenLogprob] = []
         self.computed = 0  # how many tokens of the prompt were computed for this answer
+        # Settled without an error when the last delta was delivered. A future wakes its waiters before it calls its
+        # callbacks: an answer whose own future is settled may still lack its last text.
+        self.ended: Future[None] = Future()
+        self.ended.set_running_or_notify_cancel()  # it can't be cancelled
 
     @property
     def stopped(self) -> bool:
@@ -76,6 +81,13 @@ class Completion:
         piece = "" if token in self.end_ids else self.stops.push(self.decoder.push(token))
         self.text += piece
         self.deliver(Delta(self.index, piece, (token,), newest))
+
+    def settle(self, future: Future[list[int]]) -> None:
+        """Finish the answer, and settle ``ended`` however that goes (given code); the argument as for a finish."""
+        try:
+            self.finish(future)
+        finally:
+            self.ended.set_result(None)
 
     def finish(self, future: Future[list[int]]) -> None:
         """Deliver the last delta: the rest of the text and why the answer has ended, or else the error.

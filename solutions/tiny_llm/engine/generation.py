@@ -42,19 +42,25 @@ class Generation:
         return max(0, self.prompt_tokens - max(each.computed for each in self.completions))
 
     def wait(self) -> RequestOutput:
-        """Wait for all answers.
+        """Wait for all answers: until their futures are settled, and each of them has ``ended``.
 
         Raises:
-            whatever the first answer that has failed failed of; CancelledError if it was cancelled.
+            whatever the first answer that has failed, in the order of the answers, failed of; CancelledError if it
+            was cancelled.
         """
-        for future in self.futures:
+        for completion, future in zip(self.completions, self.futures, strict=True):
             future.result()
+            completion.ended.result()
         return self.output()
 
     async def wait_async(self) -> RequestOutput:
-        """The same without blocking the event loop. If this coroutine is cancelled, so are the answers."""
+        """The same without blocking the event loop; what comes through is what fails first.
+
+        However this coroutine ends, also when it is cancelled, the answers that aren't complete are cancelled.
+        """
         try:
             await asyncio.gather(*map(asyncio.wrap_future, self.futures))
+            await asyncio.gather(*(asyncio.wrap_future(each.ended) for each in self.completions))
         finally:
             self.cancel()
         return self.output()
@@ -87,7 +93,14 @@ class Generation:
             self.cancel()
 
     async def deltas_async(self, queue: asyncio.Queue[Delta]) -> AsyncGenerator[Delta]:
-        """The same without blocking the event loop."""
+        """The same without blocking the event loop.
+
+        Args:
+            queue: where the deltas arrive, put there by the event loop.
+
+        Raises:
+            whatever an answer has failed of.
+        """
         left = len(self.completions)
         try:
             while left:

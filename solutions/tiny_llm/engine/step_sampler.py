@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -73,7 +74,10 @@ class RowSampler(Sampler):
         return token
 
     def choose_alone(self, logits: Tensor, token_ids: Sequence[int]) -> int:
-        """Choose the next token: the penalties of this day, then :class:`Sampler`; arguments as for a call."""
+        """Choose the next token: the penalties of this day, then :class:`Sampler`; arguments as for a call.
+
+        All arithmetic is float64, on the CPU, also that of this day's penalties.
+        """
         params, output = self.params, token_ids[self.prompt_len :]
         scores = logits.cpu().double()
         return super().__call__(
@@ -100,12 +104,13 @@ class Row:
 def choose_step(logits: Tensor, rows: Sequence[Row]) -> list[int]:
     """Choose a token for each row of a step: the tokens that each sampler would choose alone.
 
-    One argmax serves all rows that are greedy without penalties. The others are chosen in :func:`groups`. A row that
-    draws takes one random number from its own generator, whichever rows are beside it.
+    One argmax serves all rows that are greedy without penalties: of equal scores, the lowest id. The others are
+    chosen in :func:`groups`, by :func:`choose_group`. A row that draws takes one random number from its own
+    generator, whichever rows are beside it.
 
     Args:
         logits: [R, V], any float dtype, any device; left as it is.
-        rows: R of them.
+        rows: R of them, which may be 0.
     """
     tokens: list[int] = torch.argmax(logits, dim=1).tolist()
     for group in groups([row.sampler for row in rows]):
@@ -155,7 +160,7 @@ def keep_rows(scores: Tensor, params: Sequence[SamplingParams]) -> tuple[Tensor,
     """Top-k, top-p and min-p on the best tokens of each row.
 
     Args:
-        scores: float64 [R, V].
+        scores: float64 [R, V], after the temperature: 0 is the best of each row. They are left as they are.
         params: the settings of each row.
 
     Returns:
@@ -169,15 +174,17 @@ def keep_rows(scores: Tensor, params: Sequence[SamplingParams]) -> tuple[Tensor,
     order = torch.argsort(scores.gather(1, ids), dim=1, descending=True, stable=True)
     best = scores.gather(1, ids.gather(1, order))
     top_k = column([each.top_k or vocab for each in params])
-    # Top-p counts the probabilities that top-k leaves: those of all V tokens where it leaves all.
+    # Top-p counts the probabilities that top-k leaves: those of all V tokens where it leaves all. The weight of the
+    # best token is 1, so that equal tokens have the shares that softmax gives: a logarithm would round otherwise.
     left = best.masked_fill(torch.arange(best.shape[1]) >= top_k, -torch.inf)
-    total = torch.where(top_k < vocab, left.logsumexp(1, keepdim=True), scores.logsumexp(1, keepdim=True))
-    probabilities = (left - total).exp()
+    weights = left.exp()
+    total = torch.where(top_k < vocab, weights.sum(1, keepdim=True), scores.exp().sum(1, keepdim=True))
+    probabilities = weights / total
     before = probabilities.cumsum(1) - probabilities
     top_p = column([each.top_p if each.top_p < 1 else torch.inf for each in params])
     left = left.masked_fill(before >= top_p, -torch.inf)
-    min_p = column([each.min_p for each in params])
-    left = left.masked_fill(left < best[:, :1] + min_p.log(), -torch.inf)
+    least = column([math.log(each.min_p) if each.min_p else -torch.inf for each in params])
+    left = left.masked_fill(left < least, -torch.inf)
     # Tokens that are as good as the last candidate may be missing here, and so may some that top-k leaves.
     lowest = left.masked_fill(left == -torch.inf, torch.inf).amin(1)
     enough = (lowest > best[:, -1]) & ((top_k <= CANDIDATES) | (top_k == vocab))[:, 0] | (vocab <= CANDIDATES)

@@ -45,7 +45,7 @@ class StopStrings:
         return text[:safe]
 
     def flush(self) -> str:
-        """The text is complete: return what was held back, which is no stop string."""
+        """The text is complete: return what was held back, which is no stop string; then nothing is held back."""
         text, self.held = self.held, ""
         return text
 

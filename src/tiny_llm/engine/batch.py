@@ -20,9 +20,13 @@ class ServedBatch(DocumentBatch):
     def sample(self, plan: Sequence[Chunk], hidden: Tensor) -> None:
         """Let each request that has no token due accept its next one, from one run of the head.
 
+        The head runs on the states of these requests alone; where there are none, it doesn't run. What the step
+        computed is noted before all else (:meth:`count`).
+
         For the requests that are :class:`Answered`, all tokens are chosen by one call of :func:`choose_step`, before
-        any of them is accepted. Then each request accepts its token, in the order of the plan. What a request raises
-        becomes its ``error``, as on Day 4.2. Branches never get a token.
+        any of them is accepted; any other request chooses its own. Then each request accepts its token, in the order
+        of the plan. An Exception that a request raises there becomes its ``error``, as on Day 4.2, and the requests
+        behind it go on. Branches never get a token.
 
         Args:
             plan: B chunks, which the model has run on.

@@ -41,15 +41,19 @@ class Generation:
         raise NotImplementedError("Week 4 Day 6 Task 5: Callers that wait")
 
     def wait(self) -> RequestOutput:
-        """Wait for all answers.
+        """Wait for all answers: until their futures are settled, and each of them has ``ended``.
 
         Raises:
-            whatever the first answer that has failed failed of; CancelledError if it was cancelled.
+            whatever the first answer that has failed, in the order of the answers, failed of; CancelledError if it
+            was cancelled.
         """
         raise NotImplementedError("Week 4 Day 6 Task 5: Callers that wait")
 
     async def wait_async(self) -> RequestOutput:
-        """The same without blocking the event loop. If this coroutine is cancelled, so are the answers."""
+        """The same without blocking the event loop; what comes through is what fails first.
+
+        However this coroutine ends, also when it is cancelled, the answers that aren't complete are cancelled.
+        """
         raise NotImplementedError("Week 4 Day 6 Task 6: Coroutines")
 
     def output(self) -> RequestOutput:
@@ -71,5 +75,12 @@ class Generation:
         raise NotImplementedError("Week 4 Day 6 Task 5: Callers that wait")
 
     async def deltas_async(self, queue: asyncio.Queue[Delta]) -> AsyncGenerator[Delta]:
-        """The same without blocking the event loop."""
+        """The same without blocking the event loop.
+
+        Args:
+            queue: where the deltas arrive, put there by the event loop.
+
+        Raises:
+            whatever an answer has failed of.
+        """
         raise NotImplementedError("Week 4 Day 6 Task 6: Coroutines")

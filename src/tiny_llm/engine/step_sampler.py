@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -73,7 +74,10 @@ class RowSampler(Sampler):
         return token
 
     def choose_alone(self, logits: Tensor, token_ids: Sequence[int]) -> int:
-        """Choose the next token: the penalties of this day, then :class:`Sampler`; arguments as for a call."""
+        """Choose the next token: the penalties of this day, then :class:`Sampler`; arguments as for a call.
+
+        All arithmetic is float64, on the CPU, also that of this day's penalties.
+        """
         raise NotImplementedError("Week 4 Day 6 Task 3: A whole step at once")
 
     def scores(self, logits: Tensor, token_ids: Sequence[int]) -> Tensor:
@@ -95,12 +99,13 @@ class Row:
 def choose_step(logits: Tensor, rows: Sequence[Row]) -> list[int]:
     """Choose a token for each row of a step: the tokens that each sampler would choose alone.
 
-    One argmax serves all rows that are greedy without penalties. The others are chosen in :func:`groups`. A row that
-    draws takes one random number from its own generator, whichever rows are beside it.
+    One argmax serves all rows that are greedy without penalties: of equal scores, the lowest id. The others are
+    chosen in :func:`groups`, by :func:`choose_group`. A row that draws takes one random number from its own
+    generator, whichever rows are beside it.
 
     Args:
         logits: [R, V], any float dtype, any device; left as it is.
-        rows: R of them.
+        rows: R of them, which may be 0.
     """
     raise NotImplementedError("Week 4 Day 6 Task 3: A whole step at once")
 
@@ -130,7 +135,7 @@ def keep_rows(scores: Tensor, params: Sequence[SamplingParams]) -> tuple[Tensor,
     """Top-k, top-p and min-p on the best tokens of each row.
 
     Args:
-        scores: float64 [R, V].
+        scores: float64 [R, V], after the temperature: 0 is the best of each row. They are left as they are.
         params: the settings of each row.
 
     Returns:

@@ -35,7 +35,7 @@ class StopStrings:
         raise NotImplementedError("Week 4 Day 6 Task 1: Stop strings")
 
     def flush(self) -> str:
-        """The text is complete: return what was held back, which is no stop string."""
+        """The text is complete: return what was held back, which is no stop string; then nothing is held back."""
         raise NotImplementedError("Week 4 Day 6 Task 1: Stop strings")
 
     def _beginning(self, text: str) -> int:

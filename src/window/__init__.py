@@ -1,0 +1,1 @@
+"""The window, for learners: a page that shows an engine at work, step by step, and what feeds it."""

@@ -1,0 +1,98 @@
+// The tree of pages, indented. Pages that follow one another for the same requests are one line.
+
+import { choose, chosenRequest } from "./choice.js";
+import { byId, make, many, number, rowsOf, setAttribute, setClass, setHidden, setStyle, setText } from "./dom.js";
+import { lookOf } from "./looks.js";
+
+const MOST_TAGS = 8;
+const DEEPEST = 12; // further levels aren't indented further
+const LETTERS = 160;
+
+function makeRow() {
+  const level = make("span", { className: "unseen" });
+  const tags = make("span", { className: "tags" });
+  const pages = make("span", { className: "where" });
+  const text = make("q");
+  const row = { node: make("li", { className: "node" }, level, pages, tags, text), level, tags, pages, text, holders: [] };
+  row.tagRows = rowsOf(tags, makeTag);
+  return row;
+}
+
+function makeTag() {
+  const node = make("span", { className: "swatch" });
+  return { node };
+}
+
+/** The panel; call what it returns with each state. */
+export function treePanel() {
+  const rows = rowsOf(byId("tree"), makeRow);
+  byId("tree").addEventListener("click", (event) => {
+    const request = Number(event.target.closest("[data-request]")?.dataset.request);
+    if (request) choose(request);
+  });
+  return (state) => {
+    const lines = linesOf(state);
+    lines.forEach((line, place) => drawRow(rows.row(place), line));
+    rows.end(lines.length);
+    setHidden(byId("tree"), lines.length === 0);
+    setHidden(byId("tree-empty"), lines.length > 0);
+    const held = state.tree.filter((node) => node.held).length;
+    setText(byId("tree-line"), lines.length ? `${many(state.tree.length, "page")}, ${number(held)} of them held` : "");
+  };
+}
+
+/** The tree as lines {depth, pages, holders, text}, each under the one it grows from. */
+function linesOf({ tree, requests }) {
+  const holders = new Map();
+  for (const { request, pages } of requests) {
+    for (const page of pages) holders.set(page, [...(holders.get(page) ?? []), request]);
+  }
+  const children = new Map();
+  for (const node of tree) children.set(node.parent, [...(children.get(node.parent) ?? []), node]);
+  const lines = [];
+  const stack = (children.get(0) ?? []).map((node) => [node, 0]).reverse();
+  while (stack.length) {
+    const [first, depth] = stack.pop();
+    const [chain, below] = follow(first, children, holders);
+    lines.push({ depth, pages: chain.map((node) => node.page), holders: holders.get(first.page) ?? [],
+      text: chain.map((node) => node.text).join("").slice(0, LETTERS) });
+    for (const node of [...below].reverse()) stack.push([node, depth + 1]);
+  }
+  return lines;
+}
+
+/** From a node on as far as there is only one way and the same requests hold it. */
+function follow(first, children, holders) {
+  const key = (node) => (holders.get(node.page) ?? []).join();
+  const chain = [first];
+  for (;;) {
+    const below = children.get(chain.at(-1).page) ?? [];
+    if (below.length !== 1 || key(below[0]) !== key(first)) return [chain, below];
+    chain.push(below[0]);
+  }
+}
+
+function drawRow(row, line) {
+  const chosen = chosenRequest();
+  const mine = line.holders.includes(chosen);
+  setClass(row.node, `node${mine ? " mine" : ""}${line.holders.length ? "" : " unheld"}`);
+  setStyle(row.node, "--depth", Math.min(line.depth, DEEPEST));
+  setText(row.level, `Level ${line.depth + 1}: `);
+  setText(row.pages, pagesText(line.pages));
+  setText(row.text, line.text.replace(/\s+/g, " "));
+  const shown = line.holders.slice(0, MOST_TAGS);
+  shown.forEach((request, place) => {
+    const { node } = row.tagRows.row(place);
+    setClass(node, `tag ${lookOf(request)}`);
+    setAttribute(node, "data-request", request);
+    setText(node, String(request));
+  });
+  row.tagRows.end(shown.length);
+  const more = line.holders.length - shown.length;
+  setAttribute(row.tags, "data-more", more > 0 ? `+${more}` : "");
+  setAttribute(row.tags, "data-none", line.holders.length ? "" : "cached");
+}
+
+function pagesText(pages) {
+  return pages.length === 1 ? `page ${pages[0]}` : `${pages.length} pages, ${pages[0]} to ${pages.at(-1)}`;
+}
