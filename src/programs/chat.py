@@ -15,6 +15,7 @@ from programs.conversation import Conversation, Turn
 from programs.cores import PAGE_SIZE, require_memory, warm_up
 from programs.implementation import WHOSE, WayAround, require_written
 from programs.loaded import LoadedModel, load, running
+from programs.stages import SERVED
 
 if TYPE_CHECKING:
     from tiny_llm.engine.llm import LLM
@@ -57,7 +58,7 @@ def chat(
     a line got none.
     """
     with running(impl, WAYS_AROUND) as course:
-        require_written(course, impl, (4, 6), needed=True)
+        require_written(course, impl, SERVED.day, needed=True)
         params = make_params(
             max_tokens=max_tokens,
             temperature=temperature,

@@ -86,7 +86,7 @@ def test_a_repetition_penalty_changes_the_answer() -> None:
         (("batch-main", "--impl", "solution", "--temperature", "-1"), "Invalid value for '--temperature'"),
         (
             ("batch-main", "--impl", "solution", "--stage", "warp"),
-            "there is no stage 'warp'; there are: documents, preempt, extend, ragged, kernel",
+            "there is no stage 'warp'; there are: served, documents, preempt, extend, ragged, kernel",
         ),
         (
             (*PAGED, "--attention", "cpu", "--dtype", "float16"),
@@ -185,7 +185,12 @@ def test_ctrl_c_stops_main_with_the_speeds_so_far() -> None:
 
 @pytest.mark.parametrize(
     ("stage", "last"),
-    [("continuous", "copied"), ("paged", "runs of the model"), ("kernel", "pages with tokens")],
+    [
+        ("continuous", "copied"),
+        ("paged", "runs of the model"),
+        ("kernel", "pages with tokens"),
+        ("served", "tokens reused"),
+    ],
 )
 def test_batch_main_answers_all_prompts_in_order_and_ends_with_the_times(stage: str, last: str) -> None:
     bounds = ("--max-tokens", "9", "--seats", "3", "--chunk", "200")
