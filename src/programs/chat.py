@@ -139,7 +139,7 @@ def answer(conversation: Conversation, text: str, screen: Screen) -> bool:
     except Closed as error:
         raise CourseError(f"the engine runs no more: {error}") from None
     screen.write("\n")
-    why = _ending(conversation, turn)
+    why = ending(conversation, turn)
     if why:
         screen.note(why)
     return True
@@ -153,7 +153,7 @@ def _advice(conversation: Conversation) -> str:
     return "".join(ways)
 
 
-def _ending(conversation: Conversation, turn: Turn) -> str:
+def ending(conversation: Conversation, turn: Turn) -> str:
     """Why an answer ends here, if not because the model has ended it."""
     if turn.finish is None:
         return (
