@@ -18,7 +18,7 @@ from programs.implementation import require_written
 from programs.loaded import LoadedModel, load, running
 from programs.serve_http import HttpOptions, Sizes
 from programs.serve_view import ServeView
-from programs.stages import SERVED
+from programs.stages import GRPC
 from programs.stop_signals import StopSignals, end_process
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def serve(
     given = HttpOptions(host, api_key, tuple(cors or ()), allow_open, documents)
     with running(impl) as course:
         if http:
-            require_written(course, impl, serve_http.DAY)
+            require_written(course, impl, serve_http.DAY, needed=True)
             settings = serve_http.settings_of(model, given)
             sizes = Sizes(seats, pages, token_budget, queue)
             llm = serve_http.make_llm(load(model, dtype, device), sizes, attention, documents)
@@ -119,7 +119,7 @@ def serve(
         if typed or replace(given, api_key=None) != HTTP_OPTIONS:
             raise CourseError("--host, --api-key, --cors, --allow-open and --no-documents go with --http")
         port = PORT if port is None else port
-        require_written(course, impl, SERVED.day)
+        require_written(course, impl, GRPC.day)
         loaded = load(model, dtype, device)
         most = most_pages(loaded.model)
         require_memory(loaded.model, pages)
