@@ -2112,16 +2112,14 @@ def test_task_5_ctrl_c_while_a_prompt_begins_gives_up_the_answers_before_it(lab)
         serving.await_freed()
 
 
-def test_task_5_each_prompt_needs_its_settings(lab):
+@pytest.mark.parametrize("count", [1, 3])
+def test_task_5_each_prompt_needs_its_settings(lab, count):
     with Serving(lab) as serving:
-        for count in (1, 3):
-            params = [serving.params(max_tokens=2)] * count
-            run = partial(
-                within, lambda params=params: serving.llm.run_all([ids("c")] * 2, params), "`run_all`"
-            )
-            check_raises(ValueError, run, name=f"two prompts, and settings for {count}")
-            name = f"requests that were submitted, of two prompts with settings for {count}"
-            check_equal(len(serving.futures), 0, name=name)
+        params = [serving.params(max_tokens=2)] * count
+        run = partial(within, lambda: serving.llm.run_all([ids("c")] * 2, params), "`run_all`")
+        check_raises(ValueError, run, name=f"two prompts, and settings for {count}")
+        name = f"requests that were submitted, of two prompts with settings for {count}"
+        check_equal(len(serving.futures), 0, name=name)
 
 
 def test_task_5_what_a_failed_step_says_reaches_run_all(lab):
@@ -2557,7 +2555,7 @@ def test_task_6_only_the_event_loop_touches_its_queue(lab, monkeypatch):
                 return loop.call_soon_threadsafe(callback, *arguments, context=context)
 
             monkeypatch.setattr(asyncio.Queue, "put_nowait", put_nowait)
-            loop.call_soon = call_soon  # type: ignore[method-assign]
+            monkeypatch.setattr(loop, "call_soon", call_soon)
             return await collect(engine.deltas(ids("abc"), serving.params(max_tokens=3)))
 
         deltas = run_async(main, "`deltas`")
