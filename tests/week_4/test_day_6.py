@@ -1939,6 +1939,10 @@ def test_task_5_a_question_about_documents_may_have_several_answers(lab):
     check_equal(outputs_of(output), ["ij", "ij"], name="the texts of the answers")
     suspects = {"the question alone was counted": 1}
     check_equal(output.prompt_tokens, 8, name="tokens of the prompt, documents included", suspects=suspects)
+    computed = generation.completions[0].computed
+    assert computed >= 8, (
+        f"the documents were not computed: the first answer has computed {computed} of 8 tokens"
+    )
 
 
 def test_task_5_a_refusal_in_the_middle_gives_up_the_answers_before_it(lab):
@@ -2041,16 +2045,23 @@ def test_task_5_a_long_list_does_not_fill_the_queue(lab, max_queue, n):
             return future
 
         serving.llm.batcher.submit = submit
-        params = [serving.params(max_tokens=2, n=n)] * 7
+        counts = [1, n] * 4
+        params = [serving.params(max_tokens=2, n=count) for count in counts]
         try:
-            found = within(lambda: serving.llm.run_all([ids("abc")] * 7, params), "`run_all`")
+            found = within(lambda: serving.llm.run_all([ids("abc")] * 8, params), "`run_all`")
         except lab.ragged.errors.QueueFull:
             raise AssertionError(
-                f"seven prompts with n = {n} have filled the queue, in which {max_queue} requests may wait: no more "
+                f"eight prompts with n = 1 and n = {n} in turn have filled the queue, in which {max_queue} requests may "
+                "wait: no more "
                 "requests of one call than that may be on their way"
             ) from None
-        check_equal([outputs_of(each) for each in found], [["de"] * n] * 7, name="the texts of the answers")
-        name = f"requests on their way at once, of seven prompts with n = {n}, where {max_queue} may wait"
+        check_equal(
+            [outputs_of(each) for each in found],
+            [["de"] * count for count in counts],
+            name="the texts of the answers",
+        )
+        turns_of = f"eight prompts with n = 1 and n = {n} in turn"
+        name = f"requests on their way at once, of {turns_of}, where {max_queue} may wait"
         assert serving.peak <= max_queue, f"{name}: {serving.peak}"
 
 
