@@ -2051,9 +2051,8 @@ def test_task_5_a_long_list_does_not_fill_the_queue(lab, max_queue, n):
             found = within(lambda: serving.llm.run_all([ids("abc")] * 8, params), "`run_all`")
         except lab.ragged.errors.QueueFull:
             raise AssertionError(
-                f"eight prompts with n = 1 and n = {n} in turn have filled the queue, in which {max_queue} requests may "
-                "wait: no more "
-                "requests of one call than that may be on their way"
+                f"eight prompts with n = 1 and n = {n} in turn have filled the queue, in which {max_queue} requests "
+                "may wait: no more requests of one call than that may be on their way"
             ) from None
         check_equal(
             [outputs_of(each) for each in found],
