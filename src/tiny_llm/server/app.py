@@ -133,6 +133,7 @@ def make_app(llm: LLM, settings: Settings = Settings()) -> FastAPI:  # noqa: B00
         version="1",
         docs_url=None,  # these two pages would load scripts from other servers
         redoc_url=None,
+        redirect_slashes=False,
         exception_handlers={
             StarletteHTTPException: errors.show_http_error,
             RequestValidationError: errors.show_bad_body,
