@@ -22,7 +22,7 @@ MOST_TOKENS = 64
 CROWD = 16
 LONG = 8
 """How many long prompts compete for the pages, where there are seats for so many."""
-LONG_ANSWER = 256
+SHORT_ANSWER = 32
 ABOUT_LIBRARY = (
     "When is the library open on Fridays?",
     "How long may I keep a book?",
@@ -140,12 +140,16 @@ def ask_prefix(llm: LLM, max_tokens: int) -> Asked:
 
 
 def ask_pages(llm: LLM, max_tokens: int) -> Asked:
-    """Prompts that nearly fill the pool, with answers for which no pages are left, however long others are."""
+    """Prompts that nearly fill the pool, with answers for which no pages are left, however long others are.
+
+    The first answer must not end before the last prompt is computed: it takes twice as many steps.
+    """
     limits = llm.limits
-    share = limits.num_pages * limits.page_size // max(2, min(LONG, limits.num_seats))
-    answer = max(1, min(LONG_ANSWER, share // 4))
+    room = limits.num_pages * limits.page_size
+    share = room // max(2, min(LONG, limits.num_seats))
+    answer = max(1, min(share * 3 // 4, max(SHORT_ANSWER, 2 * room // limits.token_budget)))
     length = max(1, min(share - answer // 2, llm.core.max_positions - answer))
-    count = limits.num_pages * limits.page_size // (length + answer // 2)
+    count = room // (length + answer // 2)
     text = "\n\n".join(PASSAGES)
     asked: Asked = []
     for number in range(1, min(count, limits.num_seats) + 1):
