@@ -128,7 +128,7 @@ def run() -> list[Step]:
     for index in range(params.n):
         completion = Completion(params, tokenizer, len(prompt), index, deliver)
         future = batcher.submit(AnsweredRequest(prompt, MAX_TOKENS, completion), completion.push)
-        future.add_done_callback(completion.finish)
+        future.add_done_callback(completion.settle)
         completions.append(completion)
     batcher.admit()
     while batcher.tickets:

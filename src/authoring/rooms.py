@@ -2,7 +2,7 @@
 
 MAY_IMPORT = {
     "coursekit": (),
-    "programs": ("coursekit",),
+    "programs": ("coursekit", "window"),
     "window": ("coursekit", "programs"),
     "benchmarks": ("coursekit", "programs"),
     "authoring": ("coursekit",),

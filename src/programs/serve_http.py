@@ -77,6 +77,7 @@ def make_llm(loaded: LoadedModel, sizes: Sizes, attention: Attention, documents:
     """An engine of these sizes, whose kernel is compiled."""
     from tiny_llm.engine.limits import Limits
     from tiny_llm.engine.llm import LLM
+    from window.watched import WatchedCore
 
     require_memory(loaded.model, sizes.pages)
     warm_up(attention, loaded.model)
@@ -88,14 +89,19 @@ def make_llm(loaded: LoadedModel, sizes: Sizes, attention: Attention, documents:
         attention=attention,
         enable_chunk_aware=documents,
         chunk_separator=None,  # documents come in a field of their own: no text of a client is split
+        around=WatchedCore,
     )
 
 
 def make_site(llm: LLM, settings: Settings) -> FastAPI:
-    """All that is served at the address: other routes are added here."""
+    """All that is served at the address: the API, and the window."""
     from tiny_llm.server.app import make_app
+    from window.routes import add_window, llm_window
 
-    return make_app(llm, settings)
+    site = make_app(llm, settings)
+    site.state.window = llm_window(llm, settings.model_name, needs_key=settings.api_key is not None)
+    add_window(site, site.state.window)
+    return site
 
 
 def serve_until_told(llm: LLM, settings: Settings, port: int, grace: float, watch: bool) -> None:
@@ -113,7 +119,8 @@ async def _serve(llm: LLM, settings: Settings, port: int, grace: float, view: Se
 
     batcher = llm.batcher
     signals = StopSignals(lambda: view.left(batcher.stats()))
-    server = HttpServer(make_site(llm, settings), llm, settings.host, port)
+    site = make_site(llm, settings)
+    server = HttpServer(site, llm, settings.host, port)
     try:
         address = await server.start()
     except OSError as error:
@@ -125,6 +132,7 @@ async def _serve(llm: LLM, settings: Settings, port: int, grace: float, view: Se
     if not signals.asked.is_set():
         await server.stop(grace=0)
         raise CourseError("the engine's loop has ended; what it died of is above")
+    site.state.window.let_end()
     view.stopping(batcher.stats(), grace)
     with suppress(TimeoutError):
         await asyncio.wait_for(server.stop(grace), grace + MARGIN)

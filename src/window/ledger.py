@@ -45,6 +45,7 @@ class Record:
         since = now if self.began is None else self.began
         return RequestNote(
             self.number,
+            getattr(getattr(request, "completion", None), "name", ""),
             self.state,
             self.prompt_ids,
             self.prompt,

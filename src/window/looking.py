@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -84,16 +83,17 @@ class Look:
         """The nodes of the tree, those near the root first."""
         root: Node | None = getattr(self._cache, "root", None)
         found: list[TreeNode] = []
-        line: deque[Node] = deque() if root is None else deque([root])
         references = self._core.allocator.references
-        while line:
-            parent = line.popleft()
-            for node in parent.children.values():
-                if len(found) == MOST_NODES:
-                    return found
-                # One of the references is the tree's own.
-                found.append(TreeNode(node.page, parent.page, node.key, references[node.page] - 1))
-                line.append(node)
+        level = [] if root is None else [root]
+        while level and len(found) < MOST_NODES:
+            # One of the references to a page is the tree's own.
+            found += [
+                TreeNode(node.page, parent.page, node.key, references[node.page] - 1)
+                for parent in level
+                for node in parent.children.values()
+            ]
+            level = [node for parent in level for node in parent.children.values()]
+        del found[MOST_NODES:]
         return found
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 RATE_SECONDS = 60
 """For how long the tokens of each second are kept."""
@@ -41,6 +41,7 @@ class RequestNote:
     """A request, as it was between two steps."""
 
     number: int
+    name: str  # what a server calls its answer; "" where it is not known
     state: State
     prompt_ids: Sequence[int]  # of a question about documents those of the question alone
     prompt: int  # tokens of the prompt; with documents those of all branches and of the question
@@ -55,9 +56,8 @@ class RequestNote:
     chunks: Sequence[tuple[int, int, int, int]]  # step, start, tokens, found
 
 
-@dataclass(frozen=True)
-class TreeNode:
-    """A page in the tree."""
+class TreeNode(NamedTuple):
+    """A page in the tree. There are many of them in each note: a tuple is made sooner than anything else."""
 
     page: int
     parent: int  # a page, or 0 for the root

@@ -22,7 +22,7 @@ MOST_TOKENS = 64
 CROWD = 16
 LONG = 8
 """How many long prompts compete for the pages, where there are seats for so many."""
-LONG_ANSWER = 256
+SHORT_ANSWER = 32
 ABOUT_LIBRARY = (
     "When is the library open on Fridays?",
     "How long may I keep a book?",
@@ -79,9 +79,15 @@ class Director(Protocol):
 class Scenes:
     """Scenes that submit their requests to an :class:`LLM`, beside those of other callers."""
 
-    def __init__(self, llm: LLM) -> None:
-        """Start none yet; an engine without documents has no scene about them."""
+    def __init__(self, llm: LLM, max_tokens: int = MOST_TOKENS) -> None:
+        """Start none yet; an engine without documents has no scene about them.
+
+        Args:
+            llm: the engine.
+            max_tokens: how many tokens each answer has at most, but in the scene of long ones.
+        """
         self._llm = llm
+        self._max_tokens = max_tokens
         self._lock = threading.Lock()
         self._running: list[Generation] = []
         self._closed = False
@@ -102,7 +108,7 @@ class Scenes:
                 raise SceneRunning
             self._running = []
             try:
-                for prompt, params in ask(self._llm):
+                for prompt, params in ask(self._llm, self._max_tokens):
                     self._running.append(self._llm.begin(prompt, params))
             except BaseException:
                 self._cancel()
@@ -122,26 +128,30 @@ class Scenes:
             generation.cancel()
 
 
-def ask_crowd(llm: LLM) -> Asked:
+def ask_crowd(llm: LLM, max_tokens: int) -> Asked:
     """Prompts of very different lengths, all at once."""
-    params = _params(MOST_TOKENS)
+    params = _params(max_tokens)
     return [(_chat(llm, prompt), params) for prompt in PROMPTS[:CROWD]]
 
 
-def ask_prefix(llm: LLM) -> Asked:
+def ask_prefix(llm: LLM, max_tokens: int) -> Asked:
     """Questions behind the same long system prompt."""
-    return [(_chat(llm, question, system=LIBRARY_NOTICE), _params(MOST_TOKENS)) for question in ABOUT_LIBRARY]
+    return [(_chat(llm, question, system=LIBRARY_NOTICE), _params(max_tokens)) for question in ABOUT_LIBRARY]
 
 
-def ask_pages(llm: LLM) -> Asked:
-    """Prompts that nearly fill the pool, with answers for which no pages are left."""
+def ask_pages(llm: LLM, max_tokens: int) -> Asked:
+    """Prompts that nearly fill the pool, with answers for which no pages are left, however long others are.
+
+    The first answer must not end before the last prompt is computed: it takes twice as many steps.
+    """
     limits = llm.limits
-    share = limits.num_pages * limits.page_size // max(2, min(LONG, limits.num_seats))
-    answer = max(1, min(LONG_ANSWER, share // 4))
+    room = limits.num_pages * limits.page_size
+    share = room // max(2, min(LONG, limits.num_seats))
+    answer = max(1, min(share * 3 // 4, max(SHORT_ANSWER, 2 * room // limits.token_budget)))
     length = max(1, min(share - answer // 2, llm.core.max_positions - answer))
-    count = limits.num_pages * limits.page_size // (length + answer // 2)
+    count = room // (length + answer // 2)
     text = "\n\n".join(PASSAGES)
-    asked = []
+    asked: Asked = []
     for number in range(1, min(count, limits.num_seats) + 1):
         begin = llm.tokenizer.encode(f"Text {number}. ")
         body = llm.tokenizer.encode(text)
@@ -150,11 +160,11 @@ def ask_pages(llm: LLM) -> Asked:
     return asked
 
 
-def ask_documents(llm: LLM) -> Asked:
+def ask_documents(llm: LLM, max_tokens: int) -> Asked:
     """Questions about the same documents, which are computed once."""
     documents = (BREAD, CANAL_LOCK, ISLAND_LETTER)
     return [
-        (llm.reader.read_chat([_user(question)], documents), _params(MOST_TOKENS))
+        (llm.reader.read_chat([_user(question)], documents), _params(max_tokens))
         for question in ABOUT_DOCUMENTS
     ]
 
@@ -174,7 +184,7 @@ def _params(max_tokens: int, ignore_end: bool = False) -> SamplingParams:
     return SamplingParams(max_tokens=max_tokens, ignore_end=ignore_end)
 
 
-SCENES: tuple[tuple[Scene, Callable[[LLM], Asked]], ...] = (
+SCENES: tuple[tuple[Scene, Callable[[LLM, int], Asked]], ...] = (
     (
         Scene("crowd", "16 prompts at once", "Short and long prompts share the budget of each step."),
         ask_crowd,

@@ -55,7 +55,6 @@ class Snapshots:
         self._tokenizer = tokenizer
         self._budget = budget
         self._texts = Texts()
-        self._names: Callable[[int], str] = lambda number: ""
 
     def build(self, note: Note, mode: Mode, now: float) -> dict[str, Any]:
         """The snapshot of a note.
@@ -92,7 +91,7 @@ class Snapshots:
             )
         return {
             "request": note.number,
-            "label": self._texts.get(("label", note.number), lambda: self._label(note.prompt_ids)),
+            "label": f"{note.name} {self._label(note)}".strip(),
             "state": str(note.state),
             "prompt": note.prompt,
             "computed": note.computed,
@@ -106,9 +105,12 @@ class Snapshots:
             "text": tail,
         }
 
-    def _label(self, prompt_ids: Sequence[int]) -> str:
+    def _label(self, note: RequestNote) -> str:
         """The beginning of what the user has said last."""
-        return label(self._tokenizer.decode(list(prompt_ids), skip_control_tokens=False))
+        decode, ids = self._tokenizer.decode, note.prompt_ids
+        return self._texts.get(
+            ("label", note.number), lambda: label(decode(list(ids), skip_control_tokens=False))
+        )
 
     def _node(self, node: TreeNode) -> dict[str, Any]:
         ids = [token[1] if isinstance(token, tuple) else token for token in node.key]  # a salt has no text

@@ -16,6 +16,9 @@ from window.notes import Note, State
 PATIENCE = 0.05
 """Seconds that a step waits at the gate at most, before the thread that runs it looks after its other work."""
 
+NOTE_SECONDS = 0.04
+"""In play, so long passes between two notes at least: a page is sent no more than 20 snapshots a second."""
+
 Outside = Callable[[], Sequence[tuple[Request, float]]]
 """The requests that wait for the engine and aren't in it yet, and when each came (``time.perf_counter``)."""
 
@@ -29,7 +32,8 @@ class WatchedCore(EngineCore):
     time, and without a step. Requests are never run, pushed or aborted under a lock.
 
     Notes are taken on the driver's thread alone, and are copies: any thread may read ``latest``. While nothing
-    watches, only counts and chunks are kept, and the pages are noted when the engine becomes empty.
+    watches, only counts and chunks are kept, and the pages are noted when the engine becomes empty. In play, steps
+    that follow one another quickly share a note.
     """
 
     def __init__(self, core: EngineCore, mode: Mode = Mode.PLAY) -> None:
@@ -52,6 +56,8 @@ class WatchedCore(EngineCore):
         self.version = 0  # one more with each note
         self._look = Look(core)
         self._changed = False  # since the last note
+        self._broken = False  # whether the last step has failed
+        self.note_seconds = NOTE_SECONDS
         self._queue: set[Request] = set()  # what was outside at the last look
         self.latest = Note()
         self._note()
@@ -69,6 +75,16 @@ class WatchedCore(EngineCore):
     def requests(self) -> list[Request]:
         """As the engine says."""
         return self.core.requests
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request waits or runs. It may be asked from any thread."""
+        return bool(self.ledger.records) or bool(self.outside())
+
+    @property
+    def stale(self) -> bool:
+        """Whether something has changed since the newest note. It may be asked from any thread."""
+        return self._changed
 
     def refusal(self, request: Request) -> str | None:
         """As the engine says."""
@@ -88,7 +104,8 @@ class WatchedCore(EngineCore):
             self.core.abort(requests)
         finally:
             for request in there:
-                self.ledger.leave(request, State.FAILED if self.failed(request) else State.CANCELLED)
+                failed = self._broken or self.failed(request)
+                self.ledger.leave(request, State.FAILED if failed else State.CANCELLED)
             self._changed = self._changed or bool(there)
             self._note_if_wanted()
 
@@ -102,8 +119,9 @@ class WatchedCore(EngineCore):
         self._note_if_wanted()
         if self.core.requests and not self.gate.wait(PATIENCE):
             return Step([], [])
-        before = self._look.before()
+        before, self._broken = self._look.before(), True
         step = self.core.step()
+        self._broken = False
         if step.issued:
             self.ledger.step(before, step)
             for request in step.finished:
@@ -127,7 +145,10 @@ class WatchedCore(EngineCore):
 
     def _note_if_wanted(self) -> None:
         """Take a note if something has changed, and something watches; or the engine is empty, and may sleep now."""
-        if self._changed and (self.watchers or not self.ledger.records):
+        if not self._changed:
+            return
+        soon = self.gate.mode is Mode.PLAY and self.ledger.now - self.latest.time < self.note_seconds
+        if not self.ledger.records or (self.watchers and not soon):
             self._note()
 
     def _note(self) -> None:

@@ -148,7 +148,9 @@ def watched_core(lab: Any, inner: Any) -> Any:
 
         def let(self, steps: int) -> None:
             """Let this number of steps go on."""
-            assert self.gate is not None
+            if self.trouble:
+                raise self.trouble[0]
+            assert self.gate is not None, "the engine is not held"
             self.gate.release(steps)
 
         def open(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,7 +22,7 @@ def penalize(logits: np.ndarray, output: Sequence[int], presence: float, frequen
 
 def penalty_suspects(
     logits: np.ndarray, output: Sequence[int], presence: float, frequency: float
-) -> dict[str, Callable[[], np.ndarray]]:
+) -> dict[str, np.ndarray]:
     """What the usual mistakes give."""
     once, counts = np.zeros(len(logits)), np.bincount(output, minlength=len(logits))
     once[list(set(output))] = 1
@@ -52,7 +52,7 @@ def penalty_suspects(
     right = presence * once + frequency * counts
     alike = [sum(np.array_equal(one, other) for other in gives.values()) for one in gives.values()]
     return {
-        cause: lambda lowered=lowered: logits - lowered
+        cause: logits - lowered
         for (cause, lowered), count in zip(gives.items(), alike, strict=True)
         if count == 1 and not np.array_equal(lowered, right)
     }
@@ -147,12 +147,12 @@ def check_step(
     held = lab.numpy(array).astype(np.float64)
     expected = [twin.wanted(held[row]) for row, twin in enumerate(twins)]
     found = lab.engine.step_sampler.choose_step(array, [twin.row for twin in twins])
+    check_generators(twins, f"after {what}")
     wrong = [n for n, (one, other) in enumerate(zip(found or (), expected, strict=False)) if one != other]
     told = f" (row {wrong[0]}: {twins[wrong[0]].told()})" if wrong else ""
     check_equal(found, expected, name=f"the tokens of {what}{told}")
     for token in found:
         assert type(token) is int, f"the tokens of {what} are plain ints; {token!r} found"
-    check_generators(twins, f"after {what}")
     for twin, token in zip(twins, found, strict=True):
         twin.ids.append(token)
     return expected

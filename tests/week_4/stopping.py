@@ -72,10 +72,6 @@ class Reader:
             raise CheckFailed(f'{what}: returned {part!r}; after a stop string was found, push returns ""')
         self.given += part
         right, stop = answer(self.text, self.stops)
-        if not right.startswith(self.given):
-            raise CheckFailed(
-                f"{what}: {self.given!r} was returned in all; before the stop string stands {right!r}"
-            )
         check_equal(
             self.watched.found,
             stop,
@@ -83,7 +79,10 @@ class Reader:
             suspects=found_suspects(self.text, self.stops),
         )
         if stop is not None:
-            check_equal(self.given, right, name=f"all that was returned up to {what}")
+            own = {"the stop string itself is no part of the text": right + stop}
+            check_equal(self.given, right, name=f"all that was returned up to {what}", suspects=own)
+        elif not self.text.startswith(self.given):
+            raise CheckFailed(f"{what}: {self.given!r} was returned in all, which is not how the text begins")
         else:
             self._check_held(what)
         return part

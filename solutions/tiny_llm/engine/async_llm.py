@@ -58,9 +58,10 @@ class AsyncLLM:
         return await self.llm.begin(prompt, params).wait_async()
 
     async def deltas(self, prompt: Encoded, params: SamplingParams) -> AsyncGenerator[Delta]:
-        """The deltas of all answers to a prompt.
+        """The deltas of all answers to a prompt. It begins when the first one is asked for.
 
-        They come from the batcher's thread; only the event loop may touch the queue, so it is asked to.
+        When this iteration has been closed, the answers are cancelled already. The deltas come from the batcher's
+        thread; only the event loop may touch the queue, so it is asked to.
 
         Raises:
             what :meth:`LLM.begin` raises, or an answer has failed of.

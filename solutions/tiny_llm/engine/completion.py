@@ -46,6 +46,7 @@ class Completion:
         self.params = params
         self.index = index
         self.deliver = deliver
+        self.name = ""  # what a server calls the answer, for those who watch the engine
         self.sampler = RowSampler(replace(params, seed=seed), prompt_len)
         # The tokens that end the answer: what the text of such a token would be, isn't part of the text.
         self.end_ids: Collection[int] = {

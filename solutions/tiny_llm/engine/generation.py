@@ -93,7 +93,14 @@ class Generation:
             self.cancel()
 
     async def deltas_async(self, queue: asyncio.Queue[Delta]) -> AsyncGenerator[Delta]:
-        """The same without blocking the event loop."""
+        """The same without blocking the event loop.
+
+        Args:
+            queue: where the deltas arrive, put there by the event loop.
+
+        Raises:
+            whatever an answer has failed of.
+        """
         left = len(self.completions)
         try:
             while left:

@@ -93,10 +93,10 @@ class Api:
             params = settings_of(body)
             # A long text takes a while to become tokens; meanwhile the event loop serves other clients.
             prompts = await asyncio.to_thread(self.reader.read, body, params)
-            answering = Answering(self.llm, prompts, params)
+            writer = self.writer(body, params.n, params.logprobs is not None)
+            answering = Answering(self.llm, prompts, params, writer.id)
         except Exception as error:
             raise as_api_error(error) from error
-        writer = self.writer(body, params.n, params.logprobs is not None)
         if body.stream:
             usage = body.stream_options is not None and bool(body.stream_options.include_usage)
             return EventStream(events(answering, writer, usage), answering.cancel)
@@ -133,6 +133,7 @@ def make_app(llm: LLM, settings: Settings = Settings()) -> FastAPI:  # noqa: B00
         version="1",
         docs_url=None,  # these two pages would load scripts from other servers
         redoc_url=None,
+        redirect_slashes=False,
         exception_handlers={
             StarletteHTTPException: errors.show_http_error,
             RequestValidationError: errors.show_bad_body,

@@ -75,5 +75,12 @@ class Generation:
         raise NotImplementedError("Week 4 Day 6 Task 5: Callers that wait")
 
     async def deltas_async(self, queue: asyncio.Queue[Delta]) -> AsyncGenerator[Delta]:
-        """The same without blocking the event loop."""
+        """The same without blocking the event loop.
+
+        Args:
+            queue: where the deltas arrive, put there by the event loop.
+
+        Raises:
+            whatever an answer has failed of.
+        """
         raise NotImplementedError("Week 4 Day 6 Task 6: Coroutines")

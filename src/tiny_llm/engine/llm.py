@@ -125,12 +125,16 @@ class LLM:
         """Submit ``params.n`` requests with the same prompt, each with a :class:`Completion` of its own.
 
         They are ordinary requests, which come one right behind the other: what the first computes of the prompt, the
-        others find in the page cache, in the same step already.
+        others find in the page cache, in the same step already. A request's tokens go to its completion's ``push``;
+        when its future is settled or cancelled, the completion's ``settle`` is called with it.
 
         Args:
             prompt: the token ids.
             params: the settings.
             deliver: called with each delta, mostly on the batcher's thread.
+
+        Returns:
+            the completions and their futures, in the order of their numbers, 0 to n − 1.
 
         Raises:
             ValueError: the prompt can't ever run here.
@@ -153,7 +157,8 @@ class LLM:
             the answers, in the order of the prompts.
 
         Raises:
-            ValueError: a prompt can't ever run here; the message says which one, counted from 1.
+            ValueError: a prompt can't ever run here. The message is the reason; where there are several prompts,
+                "prompt 2: " and the reason, counted from 1. Or there are not as many settings as prompts.
             Whatever :meth:`begin` raises, or an answer has failed of. After any error, and Ctrl-C, all is cancelled.
         """
         raise NotImplementedError("Week 4 Day 6 Task 5: Callers that wait")
@@ -212,5 +217,5 @@ class LLM:
         yield from self.deltas(self.reader.read_chat(messages, params.documents), params)
 
     def deltas(self, prompt: Encoded, params: SamplingParams) -> Iterator[Delta]:
-        """The deltas of all answers to a prompt."""
+        """The deltas of all answers to a prompt; errors as for :meth:`begin` and :meth:`Generation.deltas`."""
         raise NotImplementedError("Week 4 Day 6 Task 5: Callers that wait")

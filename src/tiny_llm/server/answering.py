@@ -21,8 +21,14 @@ T = TypeVar("T")
 class Answering:
     """The generations of one HTTP request, one for each of its prompts. Made and used on one event loop."""
 
-    def __init__(self, llm: LLM, prompts: Sequence[Encoded], params: SamplingParams) -> None:
+    def __init__(self, llm: LLM, prompts: Sequence[Encoded], params: SamplingParams, name: str = "") -> None:
         """Submit all prompts.
+
+        Args:
+            llm: the engine.
+            prompts: token ids.
+            params: the settings.
+            name: what the answers are called, for those who watch the engine.
 
         Raises:
             what :meth:`LLM.begin` raises; then none of them goes on.
@@ -30,6 +36,7 @@ class Answering:
         self.generations: list[Generation] = []
         self._queue: asyncio.Queue[tuple[int, Delta]] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
+        self._name = name
         try:
             for number, prompt in enumerate(prompts):
                 self.generations.append(self._begin(llm, number, prompt, params))
@@ -42,7 +49,10 @@ class Answering:
             # Called on the batcher's thread. Only the event loop may touch the queue, so it is asked to.
             self._loop.call_soon_threadsafe(self._queue.put_nowait, (number, delta))
 
-        return llm.begin(prompt, params, deliver)
+        generation = llm.begin(prompt, params, deliver)
+        for completion in generation.completions:
+            completion.name = self._name
+        return generation
 
     def cancel(self) -> None:
         """Give up the answers that aren't complete."""

@@ -8,6 +8,7 @@ from typing import Any
 from tiny_llm.engine.llm import LLM
 from tiny_llm.engine.params import SamplingParams
 from tiny_llm.engine.prompts import Encoded
+from tiny_llm.loading.errors import WeightsError
 from tiny_llm.server.errors import ApiError, as_api_error
 from tiny_llm.server.protocol import COMPLETION_TOKENS, Asked, ChatBody, CompletionBody
 
@@ -109,7 +110,13 @@ class Reader:
             messages: list[dict[str, Any]] = [
                 {"role": each.role, "content": each.content} for each in body.messages
             ]
-            return [reader.read_chat(messages, body.documents)]
+            try:
+                return [reader.read_chat(messages, body.documents)]
+            except WeightsError as error:
+                reason = str(error).partition(": give it")[0]  # what follows is for a program's user
+                raise ApiError(
+                    400, f"messages: {reason}; /v1/completions takes any prompt", "messages"
+                ) from error
         assert isinstance(body, CompletionBody)
         self._check_number(len(body.prompt) * params.n)
         for prompt in body.prompt:

@@ -2,6 +2,7 @@
 
 import { documentTexts, watchDocuments } from "./documents.js";
 import { byId, setHidden, setText } from "./dom.js";
+import { isName, nameOf } from "./names.js";
 import { addAnswer, addQuestion, clearMessages, usageLine } from "./messages.js";
 import { sampling, settingsFit, systemPrompt, watchSettings } from "./settings.js";
 import { events, post, useKey } from "./stream.js";
@@ -9,7 +10,8 @@ import { events, post, useKey } from "./stream.js";
 let model = "";
 let history = []; // {role, content} of the questions and answers so far
 let running = null; // the AbortController of the answer that comes
-const answers = new Map(); // id of an answer → its message
+let newest = 0; // the highest number of a request that was seen
+let unlinked = []; // {answer, name, after}: answers whose requests weren't seen yet
 
 function say(error) {
   setText(byId("chat-error"), error);
@@ -40,18 +42,20 @@ export function setUpChat(setup) {
   setHidden(byId("key-row"), !setup.needs_key);
 }
 
-/** Answers know their request by their id, which begins the request's label. */
+/** Link each answer to its request: the first one of that name that came after the question was sent. */
 export function linkAnswers(requests) {
-  if (!answers.size) return;
-  for (const { request, label } of requests) {
-    for (const [id, answer] of answers) if (label.startsWith(id)) answer.linkTo(request);
-  }
+  unlinked = unlinked.filter(({ answer, name, after }) => {
+    const found = requests.find((each) => each.request > after && isName(nameOf(each), name));
+    if (found) answer.linkTo(found.request);
+    return !found;
+  });
+  newest = Math.max(newest, ...requests.map((each) => each.request));
 }
 
 function startAnew() {
   running?.abort();
   history = [];
-  answers.clear();
+  unlinked = [];
   clearMessages();
   say("");
   byId("question").focus();
@@ -82,6 +86,7 @@ async function ask(text) {
   setRunning(controller);
   const question = addQuestion(text, body.documents?.length ?? 0);
   const answer = addAnswer();
+  unlinked.push({ answer, name: text, after: newest });
   setText(byId("chat-news"), "The model answers.");
   const found = { text: "", usage: null, reason: "", start: performance.now() };
   try {
@@ -102,7 +107,6 @@ async function read(response, found, answer) {
     if (data === "[DONE]") return;
     const chunk = JSON.parse(data);
     if (chunk.error) throw new Error(chunk.error.message);
-    answers.set(chunk.id, answer);
     const [choice] = chunk.choices;
     const more = choice?.delta?.content ?? "";
     found.text += more;

@@ -3,7 +3,7 @@
 import { choose, chosenRequest } from "./choice.js";
 import { byId, make, makeSvg, many, number, seconds, setAttribute, setClass, setHidden, setText } from "./dom.js";
 import { lookOf } from "./looks.js";
-import { nameOf } from "./names.js";
+import { nameOf, promptComputed } from "./names.js";
 
 const WIDTH = 640;
 const HEIGHT = 64;
@@ -59,7 +59,7 @@ export function detailsPanel() {
 function factsOf(request) {
   return [
     request.state,
-    `${number(request.computed)} of ${number(request.prompt)}`,
+    `${number(promptComputed(request))} of ${number(request.prompt)}`,
     number(request.output),
     number(request.pages.length),
     seconds(request.waited),

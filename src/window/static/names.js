@@ -7,6 +7,15 @@ export function nameOf(request) {
   return request.label.replace(ANSWER_ID, "") || request.label || `request ${request.request}`;
 }
 
+/** Whether a name, which may be cut off, is that of a text. */
+export function isName(name, text) {
+  const line = text.split(/\s+/).join(" ");
+  return name.endsWith("…") ? line.startsWith(name.slice(0, -1)) : line === name;
+}
+
+/** How many tokens of its prompt are computed: `computed` counts its output, too. */
+export const promptComputed = ({ computed, prompt }) => Math.min(computed, prompt);
+
 export const ENDED = new Set(["finished", "cancelled", "failed"]);
 
 const ORDER = { running: 0, preempted: 1, waiting: 2, finished: 3, cancelled: 3, failed: 3 };

@@ -43,7 +43,8 @@ function readOwners(state) {
 
 function draw(grid) {
   const chosen = chosenRequest();
-  setClass(grid, chosen === null ? "grid" : "grid has-choice");
+  const any = [...owners.values()].some((held) => held.includes(chosen));
+  setClass(grid, any ? "grid has-choice" : "grid");
   const marks = document.activeElement === grid;
   cells.forEach((cell, place) => {
     const held = owners.get(place + 1);

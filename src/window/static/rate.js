@@ -23,7 +23,7 @@ export function ratePanel(seats) {
   });
   byId("counts").replaceChildren(...values.map((each) => each.pair));
   const area = makeSvg("polygon", { class: "area" });
-  const line = makeSvg("polyline", { class: "line-of" });
+  const line = makeSvg("polyline", { class: "curve" });
   const drawing = makeSvg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT + 4}`, preserveAspectRatio: "none", role: "img" }, area, line);
   const axis = make("p", { className: "caption" }, make("span", { text: "a minute ago" }), make("span", { text: "now" }));
   byId("rate").replaceChildren(drawing, axis);
@@ -46,6 +46,6 @@ function drawRate({ area, line, drawing }, rate) {
   const recent = rate.slice(-4, -1); // the newest second isn't over yet
   const now = recent.length ? Math.round(recent.reduce((one, other) => one + other, 0) / recent.length) : 0;
   setText(byId("rate-now"), number(now));
-  setText(byId("rate-most"), `at most ${number(Math.max(0, ...rate))} in the last minute`);
+  setText(byId("rate-most"), `at most ${number(Math.max(0, ...rate))}`);
   setAttribute(drawing, "aria-label", `Output tokens a second: ${now} now, at most ${Math.max(0, ...rate)} in the last minute`);
 }

@@ -3,7 +3,7 @@
 import { choose, chosenRequest, onChoice } from "./choice.js";
 import { byId, make, many, number, setAttribute, setChildren, setClass, setHidden, setStyle, setText } from "./dom.js";
 import { lookOf } from "./looks.js";
-import { ENDED, inOrder, nameOf } from "./names.js";
+import { ENDED, inOrder, nameOf, promptComputed } from "./names.js";
 
 const rows = new Map(); // request → row
 let ordered = [];
@@ -59,8 +59,9 @@ function drawRow(request) {
   setText(row.label, nameOf(request));
   setText(row.state, stateText(request));
   setAttribute(row.state, "data-state", request.state);
-  setText(row.prompt, `${number(request.computed)}/${number(request.prompt)}`);
-  setStyle(row.prompt, "--share", request.prompt ? Math.min(request.computed / request.prompt, 1).toFixed(3) : "0");
+  const computed = promptComputed(request);
+  setText(row.prompt, `${number(computed)}/${number(request.prompt)}`);
+  setStyle(row.prompt, "--share", (computed / Math.max(request.prompt, 1)).toFixed(3));
   setText(row.output, number(request.output));
   setText(row.pages, number(request.pages.length));
   setAttribute(row.node, "aria-label", spoken(request));
@@ -72,7 +73,7 @@ function stateText({ state, preemptions }) {
 }
 
 function spoken(request) {
-  return `Request ${request.request}: ${nameOf(request)}. ${request.state}; ${number(request.computed)} of ` +
+  return `Request ${request.request}: ${nameOf(request)}. ${request.state}; ${number(promptComputed(request))} of ` +
     `${many(request.prompt, "prompt token")} computed, ${many(request.output, "output token")}, ` +
     `${many(request.pages.length, "page")}`;
 }
