@@ -53,14 +53,20 @@ async def ask_all(handle: DeploymentHandle, prompts: Sequence[str], at_once: int
     return await asyncio.gather(*map(ask, prompts))
 
 
-def measure(way: dict[str, Any], prompts: Sequence[str]) -> dict[str, float]:
-    """Start replicas, ask them, and stop them; nothing is cached at the start."""
-    handle = serve.run(engines(num_pages=NUM_PAGES, **way), name="measure", route_prefix=None)
+def measure(way: dict[str, Any], prompts: Sequence[str], app: str) -> dict[str, float]:
+    """Start replicas, ask them, and stop them; nothing is cached at the start.
+
+    Args:
+        way: arguments of :func:`engines`.
+        prompts: what to ask.
+        app: a name that was not used before: under an old one, Ray goes on with the old router.
+    """
+    handle = serve.run(engines(num_pages=NUM_PAGES, **way), name=app, route_prefix=None)
     asyncio.run(ask_all(handle, [f"warm up {number}" for number in range(AT_ONCE)], AT_ONCE))
     started = time.perf_counter()
     answers = asyncio.run(ask_all(handle, prompts, AT_ONCE))
     seconds = time.perf_counter() - started
-    serve.delete("measure")
+    serve.delete(app)
     usages = [answer["usage"] for answer in answers]
     cached = sum(usage["prompt_tokens_details"]["cached_tokens"] for usage in usages)
     return {
@@ -76,8 +82,8 @@ def main(impl: Impl = Impl.SOLUTION, requests: int = 32, rounds: int = 3) -> Non
     found: dict[str, list[dict[str, float]]] = {name: [] for name in WAYS}
     for number in range(rounds):
         prompts = make_prompts(requests, number)
-        for name, way in list(WAYS.items())[:: -1 if number % 2 else 1]:
-            found[name].append(measure(way, prompts))
+        for place, (name, way) in list(enumerate(WAYS.items()))[:: -1 if number % 2 else 1]:
+            found[name].append(measure(way, prompts, f"round-{number}-way-{place}"))
             print(f"round {number + 1}: {name}: {found[name][-1]}", flush=True)
     table = Table("", "requests/s", "× first", "cached, %", box=None)
     first = statistics.median(run["requests_per_second"] for run in found["one replica"])
