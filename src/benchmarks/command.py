@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from benchmarks import documents, host, isolation, preemption, serving, sharing, week_2, week_3
+from benchmarks import documents, host, isolation, preemption, serving, shares, sharing, week_2, week_3
 from benchmarks.isolation_command import bench_isolation
 from benchmarks.keeping import keep, require_places
 from benchmarks.machine import busy, describe_machine
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tiny_llm.model import Transformer
 
 MODEL = "smollm2-135m"
-WEEKS = {2: (week_2,), 3: (week_3, serving), 4: (sharing, preemption, documents, host)}
+WEEKS = {2: (week_2,), 3: (week_3, serving), 4: (sharing, preemption, documents, host, shares)}
 LADDERS = tuple(ladder for modules in WEEKS.values() for module in modules for ladder in module.LADDERS)
 BARS = tuple(bar for modules in WEEKS.values() for module in modules for bar in module.BARS)
 FORMS: dict[str, dict[str, Any]] = {

@@ -39,13 +39,17 @@ class Ladder:
 
 @dataclass(frozen=True)
 class Bar:
-    """What a ladder has to show: one case's median over another's is at least so much."""
+    """What a ladder has to show: one case's median over another's is at least so much.
+
+    Two quantities of one case can be compared, too.
+    """
 
     text: str
     case: str
     other: str
     quantity: Quantity
     at_least: float
+    other_quantity: Quantity | None = None  # of the other case; None: the same
 
     def ratio(self, samples: Sequence[Samples]) -> float | None:
         """What was measured; None if one of the two cases was not.
@@ -56,7 +60,8 @@ class Bar:
         found = {each.case.name: each for each in samples}
         if self.case not in found or self.other not in found:
             return None
-        return found[self.case].median(self.quantity.name) / found[self.other].median(self.quantity.name)
+        other = self.other_quantity or self.quantity
+        return found[self.case].median(self.quantity.name) / found[self.other].median(other.name)
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 
 from benchmarks.ladder import Ladder, Outcome
 from benchmarks.rounds import Record, Samples
 from coursekit.paths import Course
+
+MOST_WIDTH = 1000
+"""Of a table, in characters."""
 
 
 def name_of(path: Path, course: Course) -> str:
@@ -47,12 +51,23 @@ def print_report(
     """All ladders, then what they have to show."""
     for ladder in ladders:
         if rows := rows_of(ladder, record):
-            console.print(table(ladder, rows), "")
+            _print_whole(console, table(ladder, rows))
     for each in found:
         mark = "[green]✓[/green]" if each.met else "[red]✗[/red]"
         console.print(f"{mark} {each.bar.text}: {each.ratio:.2f} ×")
     for label, message in record.missing.items():
         console.print(f"left out: {label}: not written yet ({message})", style="yellow", markup=False)
+
+
+def _print_whole(console: Console, made: Table) -> None:
+    """Print a table with all of its columns, even if they need more room than there is: a file has no width."""
+    width = console.width
+    needed = Measurement.get(console, console.options.update(max_width=MOST_WIDTH), made).maximum
+    console.width = max(needed, width)
+    try:
+        console.print(made, "")
+    finally:
+        console.width = width
 
 
 def document(

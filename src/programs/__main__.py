@@ -4,6 +4,7 @@ from coursekit.cli import Command, run
 
 COMMANDS = {
     "main": Command("programs.main:main", "answer one prompt with the model"),
+    "chat": Command("programs.chat:chat", "chat with the model in the terminal"),
     "batch-main": Command(
         "programs.batch_main:batch_main", "answer a fixed set of prompts, several at a time"
     ),

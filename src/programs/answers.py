@@ -40,6 +40,13 @@ class Answer:
         self.computed = len(self.prompt_ids)
         return token
 
+    def note(self, tokens: Sequence[int]) -> None:
+        """Take in tokens that were chosen elsewhere."""
+        for token in tokens:
+            self.timing.stamp()
+            self.output.append(token)
+            self.computed = len(self.prompt_ids)
+
     @property
     def headline(self) -> str:
         """The prompt's first line, and how many tokens it has if there is more."""
@@ -73,7 +80,7 @@ class BatchWatch:
     """Stands before a model, counts its runs on a batch, and knows what the batch's caches copied or hold."""
 
     def __init__(self, model: Transformer) -> None:
-        self._model = model
+        self.model = model  # without the watch
         self._caches: Sequence[Any] = ()
         self.batches = 0  # runs on a batch
         self.sharing: Sharing | None = None  # after the last step of an engine whose requests share pages
@@ -83,7 +90,7 @@ class BatchWatch:
         )
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)
+        return getattr(self.model, name)
 
     def hidden(self, tokens: Tensor, positions: Any, caches: Sequence[Any] | None = None) -> Tensor:
         """The model's own method."""
@@ -99,7 +106,7 @@ class BatchWatch:
             rows = zip(meta.block_table.tolist(), meta.kv_lens, strict=True)
             pages = {page for row, length in rows for page in row[: pages_for(length, pool.page_size)]}
             self.most_pages = max(self.most_pages, len(pages))
-        return self._model.hidden(tokens, positions, caches)
+        return self.model.hidden(tokens, positions, caches)
 
     @property
     def bytes_copied(self) -> int:

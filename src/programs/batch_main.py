@@ -48,7 +48,7 @@ def batch_main(
         str | None,
         typer.Option(
             help="How: extend, ragged, kernel, paged, continuous, cached or recompute; left out, the first of these "
-            "that is written. Or preempt: with too few pages."
+            "that is written. Or preempt: with too few pages; served: by Day 4.6's engine."
         ),
     ] = None,
     attention: options.AttentionOption = options.Attention.AUTO,
@@ -169,10 +169,17 @@ def run(
     from tiny_llm.request import Request
 
     end_ids = loaded.tokenizer.end_ids
-    answer_of = {Request(each.prompt_ids, max_tokens, end_ids, each.choose): each for each in answers}
+    answer_of = {
+        Request(
+            each.prompt_ids, max_tokens, end_ids, each.sample if stage.own_samplers else each.choose
+        ): each
+        for each in answers
+    }
     watched: Any = watch
 
     def show(seen: Seen) -> None:
+        for request, answer in answer_of.items():
+            answer.note(request.output[len(answer.output) :])  # empty where `choose` has noted them
         for request, count in seen.computed.items():
             answer = answer_of[request]
             answer.computed = min(len(answer.prompt_ids), count)

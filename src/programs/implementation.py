@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -66,24 +66,36 @@ def _advice(course: Course, stub: Stub, ways_around: WaysAround) -> str:
     )
 
 
-def require_written(course: Course, impl: Impl, day: tuple[int, int]) -> None:
+def require_written(course: Course, impl: Impl, day: tuple[int, int], needed: bool = False) -> None:
     """Refuse to go on while a task of a day is a stub: for programs that run it where no stub can be reported.
 
+    Args:
+        course: the course.
+        impl: whose code runs; nothing is missing in the reference.
+        day: its week and its number there.
+        needed: whether the tasks of the days that it names as needed count as well.
+
     Raises:
-        NotImplementedError: as the first of the day's stubs would raise it.
+        NotImplementedError: as the first of the stubs would raise it.
     """
-    task = first_stub(course, day) if impl is Impl.LEARNER else None
+    from coursekit.manifest import load_manifest
+
+    if impl is not Impl.LEARNER:
+        return
+    name = f"{day[0]}.{day[1]}"
+    earlier = (load_manifest(course).lesson(name).needs or ()) if needed else ()
+    task = first_stub(course, (*earlier, name))
     if task is not None:
         raise NotImplementedError(task.stub_message)
 
 
-def first_stub(course: Course, day: tuple[int, int] | None = None) -> Task | None:
-    """The first task of the course, or of one of its days, of which a function is still a stub, or None."""
+def first_stub(course: Course, days: Collection[str] | None = None) -> Task | None:
+    """The first task of the course, or of some of its days, of which a function is still a stub, or None."""
     from coursekit.manifest import load_manifest
 
     stubs: dict[str, set[str]] = {}
     for task in load_manifest(course).tasks():
-        if day not in (None, (task.week, task.day)):
+        if days is not None and f"{task.week}.{task.day}" not in days:
             continue
         for ref in task.implements:
             path = course.starter() / ref.file

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tiny_llm.ragged.batcher import Batcher
     from tiny_llm.ragged.protocol.tiny_llm_pb2 import GenerateReply
     from tiny_llm.request import Request
+    from tiny_llm.tokenizer import Tokenizer
 
 SECONDS = 600.0
 """Nothing here takes as long: a call that is still waiting then will never end."""
@@ -42,13 +43,37 @@ async def _exchange(
     server = Server(batcher, loaded.tokenizer)
     address = await server.start()
     try:
+        return await _ask(address, requests)
+    finally:
+        await server.stop(grace=0)
+
+
+async def calling(batcher: Batcher, tokenizer: Tokenizer, requests: Sequence[Request]) -> list[GenerateReply]:
+    """Send all requests to a service in front of a batcher that runs already.
+
+    Raises:
+        CourseError: a call failed.
+    """
+    from tiny_llm.ragged.grpc_service import TinyLlmService
+    from tiny_llm.ragged.protocol.tiny_llm_pb2_grpc import add_TinyLlmServicer_to_server
+
+    server = grpc.aio.server()
+    add_TinyLlmServicer_to_server(TinyLlmService(batcher, tokenizer), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        return await _ask(f"127.0.0.1:{port}", requests)
+    finally:
+        await server.stop(grace=0)
+
+
+async def _ask(address: str, requests: Sequence[Request]) -> list[GenerateReply]:
+    try:
         async with grpc.aio.insecure_channel(address) as channel:
             calls = [_call(channel, request) for request in requests]
             return await asyncio.wait_for(asyncio.gather(*calls), SECONDS)
     except grpc.aio.AioRpcError as error:
         raise CourseError(f"the server answered {error.code().name}: {error.details()}") from None
-    finally:
-        await server.stop(grace=0)
 
 
 async def _call(channel: grpc.aio.Channel, request: Request) -> GenerateReply:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from click.core import ParameterSource
 from rich.console import Console
 
 from coursekit.errors import CourseError
@@ -19,7 +18,7 @@ from programs.implementation import require_written
 from programs.loaded import LoadedModel, load, running
 from programs.serve_http import HttpOptions, Sizes
 from programs.serve_view import ServeView
-from programs.stages import SERVED
+from programs.stages import GRPC
 from programs.stop_signals import StopSignals, end_process
 
 if TYPE_CHECKING:
@@ -107,7 +106,7 @@ def serve(
     given = HttpOptions(host, api_key, tuple(cors or ()), allow_open, documents)
     with running(impl) as course:
         if http:
-            require_written(course, impl, serve_http.DAY)
+            require_written(course, impl, serve_http.DAY, needed=True)
             settings = serve_http.settings_of(model, given)
             sizes = Sizes(seats, pages, token_budget, queue)
             llm = serve_http.make_llm(load(model, dtype, device), sizes, attention, documents)
@@ -115,11 +114,12 @@ def serve(
                 llm, settings, serve_http.PORT if port is None else port, grace, watch
             )
             return
-        typed = context.get_parameter_source("api_key") is ParameterSource.COMMANDLINE
+        source = context.get_parameter_source("api_key")  # the variable may be set for another server
+        typed = source is not None and source.name == "COMMANDLINE"
         if typed or replace(given, api_key=None) != HTTP_OPTIONS:
             raise CourseError("--host, --api-key, --cors, --allow-open and --no-documents go with --http")
         port = PORT if port is None else port
-        require_written(course, impl, SERVED.day)
+        require_written(course, impl, GRPC.day)
         loaded = load(model, dtype, device)
         most = most_pages(loaded.model)
         require_memory(loaded.model, pages)

@@ -16,7 +16,6 @@ from coursekit.paths import Course
 from coursekit.running.import_path import Impl
 from coursekit.running.stubs import reached_stub
 from programs import options
-from programs.document_cores import answer_documents
 from programs.golden import (
     GoldenDocuments,
     GoldenPrompt,
@@ -28,7 +27,8 @@ from programs.golden import (
 from programs.implementation import first_stub, require_written
 from programs.loaded import LoadedModel, load, running
 from programs.seats import Seen
-from programs.stages import SERVED, Limits, Stage, find_stages
+from programs.stage import Limits, Run, Stage
+from programs.stages import find_stages
 from programs.waiting import waiting
 
 MODEL = "smollm2-135m"
@@ -94,8 +94,8 @@ def smoke(
 
 def _require(course: Course, impl: Impl, stage: Stage) -> None:
     """Look for stubs first if the stage runs the day's code in threads, where none would be recognized."""
-    if stage is SERVED:
-        require_written(course, impl, stage.day)
+    if stage.in_threads:
+        require_written(course, impl, stage.day, needed=True)
 
 
 def run_stages(
@@ -165,12 +165,27 @@ def run_stage(
     stage.prepare(loaded, limits)
     what = f"{stage.number} {stage.name}: {len(golden)} prompts"
     with waiting(what) as say:
-        partings = find_partings(golden, generate)
-        _note(run, golden, partings)
-        if stage.documents:
+        _note(run, golden, find_partings(golden, generate))
+        for name, other in stage.others:
+            say(f"{what}, through {name}")
+            _note(run, golden, find_partings(golden, partial(_answer, loaded, limits, other)))
+        if stage.documents is not None:
             say(f"{what}, and {len(documents)} with documents")
-            _note(run, documents, find_partings(documents, partial(_answer_documents, loaded, limits)))
+            answer = partial(stage.documents, loaded, limits)
+            _note(run, documents, find_partings(documents, answer))
     return run
+
+
+def _answer(
+    loaded: LoadedModel, limits: Limits, run: Run, prompts: list[list[int]], max_tokens: list[int]
+) -> list[list[int]]:
+    """The new tokens of some prompts, which run together and aren't timed."""
+    from tiny_llm.request import Request
+
+    end_ids = loaded.tokenizer.end_ids
+    requests = [Request(*each, end_ids) for each in zip(prompts, max_tokens, strict=True)]
+    run(loaded, requests, limits, lambda seen: None)
+    return [request.output for request in requests]
 
 
 def _note(
@@ -182,23 +197,6 @@ def _note(
     run.partings += [
         (each, found) for each, found in zip(prompts, partings, strict=True) if found is not None
     ]
-
-
-def _answer_documents(
-    loaded: LoadedModel, limits: Limits, prompts: list[GoldenDocuments], max_tokens: list[int]
-) -> list[list[int]]:
-    """The new tokens of some prompts with documents, which run together."""
-    from tiny_llm.documents.request import DocumentRequest
-
-    end_ids = loaded.tokenizer.end_ids
-    requests = [
-        DocumentRequest(
-            each.segments, count, end_ids, strategy=each.strategy, max_chunk_len=each.max_chunk_len
-        )
-        for each, count in zip(prompts, max_tokens, strict=True)
-    ]
-    answer_documents(loaded.model, requests, limits.seats, limits.chunk, limits.attention)
-    return [request.output for request in requests]
 
 
 def make_ladder(runs: Sequence[StageRun]) -> Table:

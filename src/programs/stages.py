@@ -3,55 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from coursekit.errors import CourseError
-from programs.cores import choose_for, paged_batch, ragged_batch_for, warm_up
+from programs import document_answers, served
+from programs.cores import choose_for, paged_batch, ragged_batch_for
 from programs.document_cores import document_batch_for
 from programs.extend_cores import extend_batch_for, preempt_batch_for
 from programs.loaded import LoadedModel
 from programs.seats import Observe, Seats, Seen
+from programs.stage import Limits, Stage
 
 if TYPE_CHECKING:
     from tiny_llm.batch import Prefill
     from tiny_llm.engine_core import EngineCore, Step
     from tiny_llm.request import Request
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What a program allows a stage."""
-
-    seats: int  # requests that run together at most
-    chunk: int  # tokens of a prompt per step at most; from S6 on tokens of all requests per step
-    attention: str = "auto"  # the way to attend, for stages that leave the choice
-
-
-Run = Callable[[LoadedModel, "Sequence[Request]", Limits, Observe], None]
-"""Brings requests to their ends. A request that can't run gets its ``error`` set."""
-
-
-@dataclass(frozen=True)
-class Stage:
-    """One way to run the engine."""
-
-    number: str
-    name: str  # what --stage knows it by
-    day: tuple[int, int]  # the week and the day that bring it
-    title: str
-    run: Run
-    attention: str | None = None  # the way to attend on pages; "auto": the program may choose another
-    short_prompts: bool = False  # too slow for long ones
-    samples: bool = True  # whether each request's own sampler is used; otherwise it is greedy
-    shares: bool = False  # whether requests share pages
-    documents: bool = False  # whether it answers questions about documents, too
-    scarce: bool = False  # it has too few pages on purpose: nothing to answer with as fast as can be
-
-    def prepare(self, loaded: LoadedModel, limits: Limits) -> None:
-        """Do what has to be done once and is not to be measured: compile the attention kernel."""
-        if self.attention == "auto":
-            warm_up(limits.attention, loaded.model)
 
 
 def _recompute(loaded: LoadedModel, requests: Sequence[Request], limits: Limits, observe: Observe) -> None:
@@ -153,15 +120,47 @@ def _drive(core: EngineCore, requests: Sequence[Request], observe: Observe) -> N
     generate_all(core, requests, look)
 
 
-def _served(loaded: LoadedModel, requests: Sequence[Request], limits: Limits, observe: Observe) -> None:
+def _grpc(loaded: LoadedModel, requests: Sequence[Request], limits: Limits, observe: Observe) -> None:
     from programs.loopback import serve_all
 
     core = ragged_batch_for(loaded.model, requests, limits.seats, limits.chunk, limits.attention)
     serve_all(loaded, core, requests)
 
 
+def _served(loaded: LoadedModel, requests: Sequence[Request], limits: Limits, observe: Observe) -> None:
+    served.answer_all(loaded, requests, limits.seats, limits.chunk, limits.attention, observe)
+
+
+def _served_grpc(loaded: LoadedModel, requests: Sequence[Request], limits: Limits, observe: Observe) -> None:
+    served.through_grpc(loaded, requests, limits.seats, limits.chunk, limits.attention)
+
+
+def _served_http(loaded: LoadedModel, requests: Sequence[Request], limits: Limits, observe: Observe) -> None:
+    served.through_http(loaded, requests, limits.seats, limits.chunk, limits.attention)
+
+
+GRPC = Stage(
+    "S6",
+    "grpc",
+    (3, 7),
+    "the same through gRPC, a call per prompt",
+    _grpc,
+    "auto",
+    samples=False,
+    in_threads=True,
+)
 SERVED = Stage(
-    "S6", "served", (3, 7), "the same through gRPC, a call per prompt", _served, "auto", samples=False
+    "S10",
+    "served",
+    (4, 6),
+    "several at a time, by the engine that programs call",
+    _served,
+    "auto",
+    shares=True,
+    documents=document_answers.served,
+    others=(("gRPC", _served_grpc), ("HTTP", _served_http)),
+    in_threads=True,
+    own_samplers=True,
 )
 
 STAGES = (
@@ -179,7 +178,7 @@ STAGES = (
     Stage("S4", "paged", (3, 2), "several at a time on pages", _paged, "reference"),
     Stage("S5", "kernel", (3, 3), "several at a time on pages, with a kernel", _kernel, "auto"),
     Stage("S6", "ragged", (3, 6), "several at a time in ragged batches", _ragged, "auto"),
-    SERVED,
+    GRPC,
     Stage("S7", "extend", (4, 2), "several at a time on pages that they share", _extend, "auto", shares=True),
     Stage(
         "S8",
@@ -199,8 +198,9 @@ STAGES = (
         _documents,
         "auto",
         shares=True,
-        documents=True,
+        documents=document_answers.on_pages,
     ),
+    SERVED,
 )
 """From the first that a learner writes to the last."""
 

@@ -19,10 +19,11 @@ from bench_runs import bench
 from copies import make_copy
 from rich.console import Console
 from toy_model import tiny_model
+from toy_ways import FittingTokenizer
 
-from benchmarks import documents, host, preemption, serving, sharing, week_2, week_3
+from benchmarks import documents, host, preemption, serving, shares, sharing, week_2, week_3
 from benchmarks.command import BARS, LADDERS, all_cases, choose
-from benchmarks.ladder import TOKENS_PER_SECOND, WORST_GAP, Bar, Ladder, outcomes
+from benchmarks.ladder import TOKENS_PER_SECOND, WORST_GAP, Bar, Ladder, Quantity, outcomes
 from benchmarks.machine import busy, describe_machine, machine_line
 from benchmarks.picture import draw
 from benchmarks.report import document, print_report
@@ -124,6 +125,23 @@ def test_the_table_shows_medians_ratios_and_spreads(record: Record) -> None:
     assert f"left out: the lost: not written yet ({STUB})".split() in lines
 
 
+def test_a_table_that_is_too_wide_keeps_all_of_its_columns(record: Record) -> None:
+    names = [f"quantity {number}" for number in range(9)]
+    wide = Ladder("one", "One", (TOKENS_PER_SECOND, *(Quantity("worst_gap", name) for name in names)))
+    console = Console(width=60)
+    with console.capture() as capture:
+        print_report(console, [wide], record, [])
+    headings = capture.get().splitlines()[1]
+    assert all(name in headings for name in names)
+    assert console.width == 60
+
+
+def test_two_quantities_of_one_case_can_be_compared(record: Record) -> None:
+    bar = Bar("tokens per gap", "fast", "fast", TOKENS_PER_SECOND, 60.0, WORST_GAP)
+    (found,) = outcomes([bar], record.measured)
+    assert (found.ratio, found.met) == (60.0, True)
+
+
 def test_the_json_holds_every_run(record: Record) -> None:
     bar = Bar("five times", "fast", "slow", TOKENS_PER_SECOND, 5.0)
     made = document([LADDER], record, outcomes([bar], record.measured), machine={"cores": 2}, finished=False)
@@ -204,6 +222,8 @@ def test_all_ladders_run_on_a_tiny_model_and_measure_what_they_show(
     monkeypatch.setattr(serving, "LONGEST", 60)
     monkeypatch.setattr(serving, "MEAN_PAUSE", 0.001)
     small_ladders_of_week_4(monkeypatch)
+    monkeypatch.setattr(shares, "REQUESTS", 3)
+    monkeypatch.setattr(shares, "get_tokenizer", FittingTokenizer)
     text = [(7 * i + i * i) % 37 for i in range(150)]
     record = Record()
     chosen = [replace(each, tokens=6) for each in all_cases(lambda name: model, text)]
@@ -216,7 +236,7 @@ def test_all_ladders_run_on_a_tiny_model_and_measure_what_they_show(
     assert {bar.case for bar in BARS} == {each.bar.case for each in outcomes(BARS, record.measured)}
 
 
-MAY_BE_NONE = ("padding", "reused", "preemptions", "kept", "kept_bytes")
+MAY_BE_NONE = ("http", "padding", "reused", "preemptions", "kept", "kept_bytes")
 
 
 def small_ladders_of_week_4(monkeypatch: pytest.MonkeyPatch) -> None:

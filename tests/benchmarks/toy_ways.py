@@ -40,6 +40,15 @@ class LetterTokenizer:
         return "".join(LETTERS[token] for token in ids)
 
 
+class FittingTokenizer(LetterTokenizer):
+    """The same for an engine, which asks whether it belongs to the model, and for its server."""
+
+    longest_token = 1
+
+    def check_fits(self, vocab_size: int) -> None:
+        assert vocab_size == len(LETTERS)
+
+
 def toy_loaded() -> LoadedModel:
     """A tiny model with a token a letter."""
     tokenizer: Any = LetterTokenizer()

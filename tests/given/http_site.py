@@ -39,7 +39,7 @@ CHATML = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-HELLO = [{"role": "user", "content": "hello"}]
+HELLO: Any = [{"role": "user", "content": "hello"}]
 
 
 @cache
@@ -171,6 +171,11 @@ class Site:
 
     def until_running(self, count: int = 1) -> None:
         self.until(lambda: self.llm.batcher.stats().running >= count, f"{count} requests run")
+
+    def until_there(self, count: int) -> None:
+        """Wait until so many requests wait or run."""
+        stats = self.llm.batcher.stats
+        self.until(lambda: stats().running + stats().waiting >= count, f"{count} requests are there")
 
     def until_at_rest(self) -> None:
         """Wait until no request is there; then all pages are free or cached, and the books balance."""

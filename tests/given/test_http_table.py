@@ -27,9 +27,7 @@ def table() -> dict[str, set[str]]:
 
 
 def test_the_chapter_names_each_parameter_that_works(table):
-    served = {
-        name for name, field in FIELDS if not any(isinstance(mark, Only) for mark in field.metadata)
-    }
+    served = {name for name, field in FIELDS if not any(isinstance(mark, Only) for mark in field.metadata)}
     assert table[WORK] | table[BEYOND] == served
     assert not table[WORK] & table[BEYOND]
 

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from coursekit.paths import Course
-from programs.golden import load_golden
+from programs.golden import load_golden, load_golden_documents
 from programs.loaded import LoadedModel, load
 from programs.seats import Observe, Seen
 from programs.smoke import MODEL, run_stage
-from programs.stages import STAGES, Limits, Stage
+from programs.stage import Limits, Stage
+from programs.stages import SERVED, STAGES
 
 if TYPE_CHECKING:
     from tiny_llm.request import Request
@@ -28,9 +29,12 @@ def loaded() -> LoadedModel:
 @pytest.mark.parametrize("stage", [each for each in STAGES if not each.scarce], ids=lambda stage: stage.name)
 def test_a_stage_gives_the_golden_tokens(loaded: LoadedModel, stage: Stage) -> None:
     golden = load_golden(Course.find(), MODEL)
-    run = run_stage(loaded, stage, golden)
+    documents = load_golden_documents(Course.find(), MODEL)
+    run = run_stage(loaded, stage, golden, documents=documents)
     assert run.partings == []
     assert run.tokens == sum(len(prompt.token_ids) for prompt in golden)
+    ways = 1 + len(stage.others)
+    assert run.prompts == ways * len(golden) + (len(documents) if stage.documents else 0)
 
 
 @pytest.mark.timeout(600)
@@ -61,3 +65,8 @@ def test_the_tokenizer_gives_the_golden_prompt_ids(loaded: LoadedModel) -> None:
     for row in load_golden(Course.find(), MODEL):
         if row.prompt_ids[0] != loaded.tokenizer.encode("<|im_start|>")[0]:
             assert loaded.tokenizer.encode(row.prompt) == row.prompt_ids
+
+
+def test_the_engine_that_programs_call_is_reached_through_grpc_and_through_http_as_well() -> None:
+    assert [name for name, _ in SERVED.others] == ["gRPC", "HTTP"]
+    assert SERVED.documents is not None

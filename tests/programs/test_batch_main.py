@@ -299,16 +299,19 @@ def test_a_stage_is_asked_for_by_name() -> None:
     assert find_stages(None, ANSWERING) == ANSWERING
     with pytest.raises(
         CourseError,
-        match="no stage 'warp'; there are: documents, preempt, extend, ragged, kernel, paged, continuous, cached, "
-        "recompute",
+        match="no stage 'warp'; there are: served, documents, preempt, extend, ragged, kernel, paged, "
+        "continuous, cached, recompute",
     ):
         find_stages("warp", ANSWERING)
 
 
-def test_the_stages_with_too_few_pages_and_for_documents_run_only_where_they_are_asked_for() -> None:
+def test_the_stages_with_too_few_pages_for_documents_and_for_programs_run_only_where_they_are_asked_for() -> (
+    None
+):
     assert [each.name for each in choose_stages(None, trie=False)][:2] == ["extend", "ragged"]
     assert [each.name for each in choose_stages("preempt", trie=False)] == ["preempt"]
     assert [each.name for each in choose_stages("documents", trie=False)] == ["documents"]
+    assert [each.name for each in choose_stages("served", trie=False)] == ["served"]
 
 
 def test_the_tree_of_pages_is_printed_by_the_stages_that_have_one() -> None:

@@ -37,12 +37,13 @@ def taken(*arguments, **options):
 
 
 import benchmarks.command, benchmarks.isolation_command, programs.ask_documents, programs.batch_main
-import programs.doctor, programs.main, programs.serve, programs.smoke, programs.steps
+import programs.chat, programs.doctor, programs.main, programs.serve, programs.smoke, programs.steps
 
 if "--really" not in sys.argv:
     for module in (
         programs.ask_documents,
         programs.batch_main,
+        programs.chat,
         programs.main,
         programs.serve,
         programs.smoke,
@@ -116,6 +117,10 @@ OUT_OF_RANGE = (
     "main --seed=9223372036854775808",
     "main --bits=8",
     "main --prompt=",
+    "chat --max-tokens=0",
+    "chat --pages=0",
+    "chat --top-k=-1",
+    "chat --temperature=nan",
     "ask --max-tokens=100000000000",
     "ask --top-k=100000000000",
     "ask --seed=-100000000000000000000",
@@ -194,7 +199,9 @@ def line(command: str, *arguments: str) -> list[str]:
 
 
 OPTIONS = list(options())
-PAGES = Option("serve", "--pages", int)  # refused by what a page of the model takes: see test_serve
+PAGES = {  # refused by what a page of the model takes: see test_serve
+    Option(command, "--pages", int) for command in ("chat", "serve")
+}
 
 
 def results(lines: Sequence[list[str]], *arguments: str) -> Iterator[tuple[list[str], Any, str, str]]:
@@ -234,7 +241,7 @@ def test_a_value_that_an_option_can_not_mean_anything_by_is_one_line_and_exit_co
         line(option.command, f"{option.name}={value}")
         for option in OPTIONS
         for kind, values in NEVER.items()
-        if issubclass(option.kind, kind) and option != PAGES
+        if issubclass(option.kind, kind) and option not in PAGES
         for value in values
         if value not in {str(each) for each in (option.kind if issubclass(option.kind, StrEnum) else ())}
     ]

@@ -86,7 +86,7 @@ def test_a_repetition_penalty_changes_the_answer() -> None:
         (("batch-main", "--impl", "solution", "--temperature", "-1"), "Invalid value for '--temperature'"),
         (
             ("batch-main", "--impl", "solution", "--stage", "warp"),
-            "there is no stage 'warp'; there are: documents, preempt, extend, ragged, kernel",
+            "there is no stage 'warp'; there are: served, documents, preempt, extend, ragged, kernel",
         ),
         (
             (*PAGED, "--attention", "cpu", "--dtype", "float16"),
@@ -116,7 +116,9 @@ def test_wrong_input_is_one_line_and_exit_code_2(arguments: tuple[str, ...], mes
     assert done.stdout == ""
 
 
-@pytest.mark.parametrize("command", [("main", "--prompt", "x"), ("batch-main",), ("smoke",), ("steps",)])
+@pytest.mark.parametrize(
+    "command", [("main", "--prompt", "x"), ("chat",), ("batch-main",), ("smoke",), ("steps",)]
+)
 def test_on_unwritten_code_the_programs_say_which_day_comes_first(
     untouched: Path, command: tuple[str, ...]
 ) -> None:
@@ -183,7 +185,12 @@ def test_ctrl_c_stops_main_with_the_speeds_so_far() -> None:
 
 @pytest.mark.parametrize(
     ("stage", "last"),
-    [("continuous", "copied"), ("paged", "runs of the model"), ("kernel", "pages with tokens")],
+    [
+        ("continuous", "copied"),
+        ("paged", "runs of the model"),
+        ("kernel", "pages with tokens"),
+        ("served", "tokens reused"),
+    ],
 )
 def test_batch_main_answers_all_prompts_in_order_and_ends_with_the_times(stage: str, last: str) -> None:
     bounds = ("--max-tokens", "9", "--seats", "3", "--chunk", "200")
@@ -280,5 +287,5 @@ def test_the_doctor_lists_what_it_looked_for() -> None:
 def test_help_lists_every_program() -> None:
     done = run("--help")
     assert done.returncode == 0
-    for name in ("main", "batch-main", "serve", "ask", "ask-documents", "smoke", "steps", "doctor"):
+    for name in ("main", "chat", "batch-main", "serve", "ask", "ask-documents", "smoke", "steps", "doctor"):
         assert f"pdm run {name}" in done.stdout

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,12 +17,12 @@ from coursekit.editing.source import stub
 from coursekit.errors import CourseError
 from coursekit.paths import Course
 from coursekit.running.import_path import Impl
-from programs import stages
+from programs import stage as stage_module
 from programs.golden import GoldenPrompt, Parting
 from programs.implementation import require_written
 from programs.seats import Observe
 from programs.smoke import make_ladder, run_stage, run_stages
-from programs.stages import SERVED, STAGES, Limits, Stage, find_stages
+from programs.stages import GRPC, STAGES, Limits, Stage, find_stages
 
 ENGINE: Any = SimpleNamespace(tokenizer=SimpleNamespace(end_ids=()))
 GOLDEN = [GoldenPrompt("one", [1, 2], [5, 6, 7], [1.0] * 3), GoldenPrompt("other", [3], [8], [1.0])]
@@ -116,31 +117,42 @@ def test_a_stage_that_may_not_run_is_left_out_like_one_without_code() -> None:
 
 def test_the_kernel_is_compiled_for_the_stages_that_may_choose_it(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[str] = []
-    monkeypatch.setattr(stages, "warm_up", lambda name, model: compiled.append(name))
+    monkeypatch.setattr(stage_module, "warm_up", lambda name, model: compiled.append(name))
     loaded: Any = SimpleNamespace(model=None)
     for each in STAGES:
         each.prepare(loaded, Limits(1, 1, "cpu"))
     chosen = [each.name for each in STAGES if each.attention == "auto"]
-    assert chosen == ["kernel", "ragged", "served", "extend", "preempt", "documents"]
+    assert chosen == ["kernel", "ragged", "grpc", "extend", "preempt", "documents", "served"]
     assert compiled == ["cpu"] * len(chosen)
+
+
+def test_the_other_ways_to_the_engine_of_a_stage_are_compared_but_not_timed() -> None:
+    other = answering({**ANSWERS, (3,): [4]})
+    two_ways = replace(stage("a", right), others=(("same", right), ("other", other)))
+    run = run_stage(ENGINE, two_ways, GOLDEN)
+    assert run.partings == [(GOLDEN[1], Parting(0, expected=8, actual=4))]
+    assert (run.tokens, run.golden, run.prompts) == (4, 12, 6)
 
 
 def test_a_day_with_stubs_stops_a_program_that_would_run_it_in_threads(tmp_path: Path) -> None:
     course = Course.find()
-    require_written(course, Impl.SOLUTION, SERVED.day)
+    require_written(course, Impl.SOLUTION, GRPC.day)
     shutil.copytree(course.root / "lessons", tmp_path / "lessons")
     for name in ("solutions", "src"):
         shutil.copytree(course.root / "solutions", tmp_path / name)
     written = Course(tmp_path)
-    require_written(written, Impl.LEARNER, SERVED.day)
+    require_written(written, Impl.LEARNER, GRPC.day)
     file = written.starter() / "ragged" / "batcher.py"
     file.write_text(
         stub(file.read_text("utf-8"), {"Batcher.wait_for_work": "Week 3 Day 7 Task 3: The loop"}, file.name),
         "utf-8",
     )
     with pytest.raises(NotImplementedError, match="Week 3 Day 7 Task 3: The loop"):
-        require_written(written, Impl.LEARNER, SERVED.day)
+        require_written(written, Impl.LEARNER, GRPC.day)
     require_written(written, Impl.LEARNER, (3, 6))
+    require_written(written, Impl.LEARNER, (4, 6))
+    with pytest.raises(NotImplementedError, match="Week 3 Day 7 Task 3: The loop"):
+        require_written(written, Impl.LEARNER, (4, 6), needed=True)
 
 
 def test_the_stages_come_in_the_order_of_their_days_and_have_names_of_their_own() -> None:
@@ -156,10 +168,12 @@ def test_the_stages_come_in_the_order_of_their_days_and_have_names_of_their_own(
         "S7",
         "S8",
         "S9",
+        "S10",
     ]
     assert [each.day for each in STAGES] == sorted(each.day for each in STAGES)
     assert len({each.name for each in STAGES}) == len(STAGES)
-    assert find_stages("served") == (SERVED,)
+    assert [(each.number, each.day) for each in find_stages("grpc")] == [("S6", (3, 7))]
+    assert [(each.number, each.day) for each in find_stages("served")] == [("S10", (4, 6))]
     assert find_stages(None) == STAGES
     with pytest.raises(CourseError, match="no stage 'warp'; there are: recompute, cached, batched"):
         find_stages("warp")

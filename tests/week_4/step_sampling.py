@@ -147,12 +147,12 @@ def check_step(
     held = lab.numpy(array).astype(np.float64)
     expected = [twin.wanted(held[row]) for row, twin in enumerate(twins)]
     found = lab.engine.step_sampler.choose_step(array, [twin.row for twin in twins])
+    check_generators(twins, f"after {what}")
     wrong = [n for n, (one, other) in enumerate(zip(found or (), expected, strict=False)) if one != other]
     told = f" (row {wrong[0]}: {twins[wrong[0]].told()})" if wrong else ""
     check_equal(found, expected, name=f"the tokens of {what}{told}")
     for token in found:
         assert type(token) is int, f"the tokens of {what} are plain ints; {token!r} found"
-    check_generators(twins, f"after {what}")
     for twin, token in zip(twins, found, strict=True):
         twin.ids.append(token)
     return expected

@@ -91,6 +91,9 @@ CASES = {
     "signs that a regular expression would read": ([".*", "(a|b)", "\\"], "a.b [x] ab .* (a|b)"),
     "line breaks": (["\n\n", "\nUser:"], "yes\nno\r\n\n\nUser: hello"),
     "spaces": ([" ."], "a. b . c"),
+    "spaces before a stop string": (["END"], " the \n\n END"),
+    "spaces that are held back at the end": ([" ."], " the end  "),
+    "line breaks that are held back at the end": (["\n\n\n"], "the end\n\n"),
     "letters of two sizes": (["end"], "END End end"),
     "other alphabets": (["конец", "終わり", "🛑🏁"], "Это кон и 終わ и 🛑, 🛑🏁 !"),
     "a letter and its accent": (["e\u0301"], "caf\u00e9 cafe cafe\u0301"),
@@ -206,11 +209,11 @@ def scores_of(seed: int, size: int = 23) -> np.ndarray:
     return (2.5 * np.random.default_rng(seed).normal(size=size)).astype(np.float32).astype(np.float64)
 
 
-OUTPUT = [5, 0, 5, 22, 5, 0, 7]
+OUTPUT = (5, 0, 5, 22, 5, 0, 7)
 PENALTIES = [
+    (1.5, 0.4),
     (0.5, 0.0),
     (0.0, 0.25),
-    (1.5, 0.4),
     (-0.75, 0.0),
     (0.0, -1.5),
     (2.0, -2.0),
@@ -224,9 +227,9 @@ some_penalties = pytest.mark.parametrize(("presence", "frequency"), PENALTIES)
 def test_task_2_penalties_lower_the_tokens_of_the_output(lab, presence, frequency):
     logits = scores_of(1)
     check(
-        lab.engine.penalties.apply_count_penalties(lab.array(logits), OUTPUT, presence, frequency),
+        lab.engine.penalties.apply_count_penalties(lab.array(logits), list(OUTPUT), presence, frequency),
         penalize(logits, OUTPUT, presence, frequency),
-        name=f"the scores with presence {presence}, frequency {frequency} and the output {OUTPUT}",
+        name=f"the scores with presence {presence}, frequency {frequency} and the output {list(OUTPUT)}",
         axes="V",
         suspects=penalty_suspects(logits, OUTPUT, presence, frequency),
     )
@@ -235,10 +238,10 @@ def test_task_2_penalties_lower_the_tokens_of_the_output(lab, presence, frequenc
 @some_penalties
 def test_task_2_tokens_that_are_not_in_the_output_keep_their_scores(lab, presence, frequency):
     logits = scores_of(2)
-    found = lab.engine.penalties.apply_count_penalties(lab.array(logits), OUTPUT, presence, frequency)
+    found = lab.engine.penalties.apply_count_penalties(lab.array(logits), list(OUTPUT), presence, frequency)
     found = check_shape(found, logits.shape, name="the scores", axes="V")
     others = [token for token in range(len(logits)) if token not in OUTPUT]
-    name = f"the scores of tokens that are not in the output {OUTPUT}"
+    name = f"the scores of tokens that are not in the output {list(OUTPUT)}"
     check(found[others], logits[others], name=name, framework="numpy", rtol=0, atol=0)
 
 
@@ -257,14 +260,14 @@ def test_task_2_each_occurrence_counts_wherever_it_stands(lab, output):
 
 def test_task_2_the_output_may_be_any_sequence_and_stays_as_it_is(lab):
     logits, output = scores_of(4), list(OUTPUT)
-    for given_ in (output, tuple(output)):
+    for given_ in (output, OUTPUT):
         check(
             lab.engine.penalties.apply_count_penalties(lab.array(logits), given_, 0.5, 0.25),
             penalize(logits, OUTPUT, 0.5, 0.25),
             name=f"the scores for an output that is a {type(given_).__name__}",
             axes="V",
         )
-    check_equal(output, OUTPUT, name="the output, afterwards")
+    check_equal(output, list(OUTPUT), name="the output, afterwards")
 
 
 def test_task_2_penalties_keep_the_dtype(lab):
@@ -272,7 +275,7 @@ def test_task_2_penalties_keep_the_dtype(lab):
     logits = np.round(2 * scores_of(5)) / 2
     for dtype in float_dtypes(lab):
         check(
-            lab.engine.penalties.apply_count_penalties(lab.array(logits, dtype), OUTPUT, 1.5, 0.5),
+            lab.engine.penalties.apply_count_penalties(lab.array(logits, dtype), list(OUTPUT), 1.5, 0.5),
             penalize(logits, OUTPUT, 1.5, 0.5),
             name=f"the scores, in {dtype}",
             axes="V",
@@ -297,7 +300,7 @@ def test_task_2_penalties_of_float64_scores_are_exact(lab):
 @some_penalties
 def test_task_2_the_callers_scores_are_left_as_they_are_by_penalties(lab, presence, frequency):
     def call(logits: Any) -> Any:
-        return lab.engine.penalties.apply_count_penalties(logits, OUTPUT, presence, frequency)
+        return lab.engine.penalties.apply_count_penalties(logits, list(OUTPUT), presence, frequency)
 
     check_leaves_alone(lab, call, the_logits=scores_of(6))
 
@@ -317,7 +320,7 @@ def test_task_2_a_token_that_can_not_come_stays_so(lab):
     logits = scores_of(8)
     logits[[0, 9]] = -np.inf
     check(
-        lab.engine.penalties.apply_count_penalties(lab.array(logits), OUTPUT, -2.0, -2.0),
+        lab.engine.penalties.apply_count_penalties(lab.array(logits), list(OUTPUT), -2.0, -2.0),
         penalize(logits, OUTPUT, -2.0, -2.0),
         name="the scores, of which two are -inf",
         axes="V",
@@ -580,6 +583,302 @@ def test_task_3_alone_the_callers_scores_are_left_as_they_are(lab):
     check_leaves_alone(lab, call, the_logits=scores_of(15))
 
 
+def all_rows(size: int = 7, count: int = 9) -> np.ndarray:
+    """Rows of scores of which many are -inf, at the beginning, in the middle and at the end."""
+    scores = np.stack([scores_of(1300 + row, size) for row in range(count)])
+    for row in range(count):
+        scores[row, [(row + n) % size for n in range(row % size)]] = -np.inf
+    return scores
+
+
+def test_task_3_a_sum_must_exceed_the_number_in_each_row(lab):
+    """The sums of 4 equal tokens are 0.25, 0.5, 0.75 and 1, without rounding."""
+    below = [math.nextafter(edge, 0.0) for edge in (0.25, 0.5, 0.75, 1.0)]
+    uniforms = [0.0, 0.25, 0.5, 0.75, *below]
+    check(
+        lab.engine.step_sampler.draw_rows(wide(lab, np.zeros((8, 4))), uniforms),
+        np.array([0, 1, 2, 3, 0, 1, 2, 3]),
+        name="the places drawn of 4 equal tokens at 0, 1/4, 1/2, 3/4, and just below 1/4, 1/2, 3/4, 1",
+        dtype="int64",
+        suspects={
+            "the sum that reaches the number is taken: it must exceed it": np.array([0, 0, 1, 2, 0, 1, 2, 3]),
+            "the random numbers were rounded to float32": np.array([0, 1, 2, 3, 1, 2, 3, 3]),
+        },
+    )
+
+
+@pytest.mark.parametrize("size", [5, 101, 1024, 4999])
+@pytest.mark.parametrize("uniform", [0.0, 1 - 2.0**-24, math.nextafter(1.0, 0.0)])
+def test_task_3_a_token_that_was_filtered_out_is_never_drawn_not_even_by_rounding(lab, size, uniform):
+    rows = np.stack([scores_of(size + n, size) for n in range(5)])
+    rows[:, :2] = rows[:, -2:] = -np.inf
+    expected = 2 if uniform == 0 else size - 3
+    rows[:, expected] = rows.max(axis=1)
+    what = f"draw_rows at {uniform} for 5 rows of {size} tokens"
+    drawn = lab.engine.step_sampler.draw_rows(wide(lab, rows), [uniform] * 5)
+    drawn = check_shape(drawn, (5,), name=what, axes="R")
+    assert drawn.max() < size, (
+        f"{what}: place {drawn.max()} is behind the last token. The last sum may be less than 1, and the number that "
+        "is looked for must be less than that sum"
+    )
+    dropped = [int(place) for place, row in zip(drawn, rows, strict=True) if np.isneginf(row[int(place)])]
+    assert not dropped, f"{what}: place {dropped[0]} was drawn; its score is -inf, so it must never be drawn"
+    check(drawn, np.full(5, expected), name=what, framework="numpy", dtype="int64")
+
+
+def test_task_3_each_row_is_drawn_with_its_own_number(lab):
+    scores = all_rows()
+    for uniform in np.arange(60) / 60:
+        uniforms = [(uniform + row / 9) % 1 for row in range(9)]
+        expected = [
+            lab.sampler.draw(lab.array(row), each) for row, each in zip(scores, uniforms, strict=True)
+        ]
+        found = lab.engine.step_sampler.draw_rows(wide(lab, scores), uniforms)
+        check(
+            found,
+            np.array(expected),
+            name=f"the places drawn with {uniforms[0]:g}, {uniforms[1]:g}, …",
+            dtype="int64",
+        )
+
+
+def test_task_3_drawing_leaves_its_arguments_as_they_are(lab):
+    scores, uniforms = wide(lab, all_rows()), [n / 9 for n in range(9)]
+    before = lab.numpy(scores)
+    lab.engine.step_sampler.draw_rows(scores, uniforms)
+    check_untouched(scores, before, name="the scores", dtype=lab.dtype(scores))
+    check_equal(uniforms, [n / 9 for n in range(9)], name="the random numbers, afterwards")
+
+
+SETTINGS = st.fixed_dictionaries(
+    {
+        "temperature": st.sampled_from([0.0, 0.0, 1.0, 1.0, 0.5, 2.5, 1e-3, 40.0]),
+        "top_k": st.sampled_from([0, 0, 0, 1, 2, 3, 4, 5, 8, 13, 40]),
+        "top_p": st.sampled_from([1.0, 1.0, 0.95, 0.75, 0.5, 0.25, 1e-9]),
+        "min_p": st.sampled_from([0.0, 0.0, 0.05, 0.5, 1.0]),
+        "presence_penalty": st.sampled_from([0.0, 0.0, 0.5, -1.0]),
+        "frequency_penalty": st.sampled_from([0.0, 0.0, 0.5, -0.25]),
+        "repetition_penalty": st.sampled_from([1.0, 1.0, 2.0, 0.5]),
+    }
+)
+
+
+FILTERS: list[dict[str, Any]] = [
+    {"top_k": 4},
+    {"top_k": 1},
+    {"top_p": 0.5},
+    {"min_p": 0.3},
+    {"top_k": 200, "top_p": 0.3},
+    {"top_k": 6, "top_p": 0.8, "min_p": 0.05},
+    {"top_p": 0.9, "min_p": 0.2},
+    {"min_p": 1.0},
+]
+
+
+def filtered_rows(lab: Any, scores: np.ndarray, drawn: list[dict[str, Any]]) -> Any:
+    """What `keep_rows` gives for scores whose best is 0, and for these settings."""
+    params = [lab.engine.params.SamplingParams(temperature=1.0, **each) for each in drawn]
+    return lab.engine.step_sampler.keep_rows(wide(lab, scores), params)
+
+
+def check_kept(lab: Any, scores: np.ndarray, drawn: list[dict[str, Any]], what: str) -> list[bool]:
+    """Candidates, and what is kept of them, where these are said to be enough; returns where."""
+    __tracebackhide__ = True
+    found = filtered_rows(lab, scores, drawn)
+    check_equal(
+        [type(each).__name__ for each in found or ()],
+        [type(wide(lab, scores)).__name__] * 3,
+        name=f"the types of what keep_rows gives for {what}: ids, scores, and whether they are enough",
+    )
+    count = min(scores.shape[1], lab.engine.step_sampler.CANDIDATES)
+    shape = (len(drawn), count)
+    ids = check_shape(found[0], shape, name=f"the ids of the candidates of {what}", axes="R C")
+    kept = check_shape(found[1], shape, name=f"the scores of the candidates of {what}", axes="R C")
+    enough = check_shape(found[2], shape[:1], name=f"whether the candidates of {what} are enough", axes="R")
+    for row, settings_ in enumerate(drawn):
+        told = f"row {row} ({settings_}) of {what}"
+        mine = ids[row].tolist()
+        check_equal(mine, sorted(set(mine)), name=f"the ids of the candidates, in ascending order, of {told}")
+        best = np.sort(scores[row])[::-1]
+        check(
+            np.sort(scores[row][mine])[::-1],
+            best[:count],
+            name=f"the scores of the best {count} tokens, best first, of {told}",
+            framework="numpy",
+            dtype=None,
+        )
+        wanted = kept_alone(scores[row], settings_)
+        known = np.isfinite(wanted)
+        narrow = not settings_.get("top_k", 0) > count
+        apart = scores[row][known].min() > best[count - 1] and narrow
+        assert enough[row] or count < scores.shape[1], (
+            f"all {count} tokens of {told} are candidates, so these are enough; `keep_rows` says that they may not be"
+        )
+        assert enough[row] or not apart, (
+            f"the candidates of {told} are enough: only {known.sum()} tokens are kept, all are better than the last "
+            "candidate, and top-k keeps no more than the candidates; `keep_rows` says they may not be enough"
+        )
+        if enough[row]:
+            outside = sorted(set(np.flatnonzero(known).tolist()) - set(mine))
+            assert not outside, (
+                f"token {outside[0]} is kept in {told}, and is no candidate; `keep_rows` says that the "
+                "candidates are enough"
+            )
+            check(
+                kept[row],
+                wanted[mine],
+                name=f"the scores of the candidates, -inf where they are filtered out, of {told}",
+                axes="C",
+                framework="numpy",
+                dtype=None,
+            )
+    return [bool(each) for each in enough]
+
+
+def kept_alone(scores: np.ndarray, params: dict[str, Any]) -> np.ndarray:
+    """Top-k, top-p and min-p one after the other, by NumPy."""
+    left = oracle.top_k(scores, params.get("top_k", 0))
+    left = oracle.top_p(left, params.get("top_p", 1.0))
+    return oracle.min_p(left, params.get("min_p", 0.0))
+
+
+@pytest.mark.parametrize("size", [3, 40, 256, 257, 900])
+def test_task_3_filters_on_the_candidates_keep_what_they_keep_of_all(lab, size):
+    scores = np.stack([3 * scores_of(1400 + row, size) for row in range(len(FILTERS))])
+    scores -= scores.max(axis=1, keepdims=True)
+    enough = check_kept(lab, scores, FILTERS, f"rows of {size} scores")
+    check_equal(
+        enough, [True] * len(FILTERS), name=f"whether the candidates of rows of {size} scores are enough"
+    )
+
+
+@pytest.mark.parametrize(
+    ("params", "kept"),
+    [
+        ({"top_k": 2, "top_p": 0.52}, [0]),
+        ({"top_k": 5, "top_p": 0.6, "min_p": 0.6}, [0, 1, 2]),
+        ({"top_p": 0.56, "min_p": 0.6}, [0, 1, 2]),
+        ({"top_k": 2, "min_p": 0.6}, [0, 1]),
+    ],
+    ids=str,
+)
+def test_task_3_each_filter_sees_what_the_one_before_it_leaves(lab, params, kept):
+    """Top-k, then top-p, then min-p."""
+    shares = np.array([0.3, 0.25, 0.2, 0.15, 0.06, 0.04])
+    places = [3, 0, 5, 2, 1, 4]  # where the shares stand, the best first
+    scores = np.empty((2, 6))
+    scores[:, places] = np.log(shares / shares[0])
+    found = filtered_rows(lab, scores, [params, {}])
+    left = check_shape(found[1], (2, 6), name="the scores of the candidates", axes="R C")
+    told = np.flatnonzero(np.isfinite(left[0])).tolist()
+    check_equal(
+        told,
+        sorted(places[n] for n in kept),
+        name=f"the tokens that {params} keep of shares 0.3, 0.25, 0.2, 0.15, 0.06, 0.04 at {places}",
+    )
+    check(
+        left[1],
+        scores[1],
+        name="the scores of a row beside it, without filters",
+        framework="numpy",
+        dtype=None,
+    )
+
+
+def test_task_3_the_shares_of_top_p_are_those_of_all_tokens(lab):
+    """A token has a smaller share of 2000 tokens than of the candidates."""
+    scores = np.full((2, 2000), -6.0)
+    scores[:, :4] = np.array([0.0, -0.125, -0.25, -0.375])
+    scores[:, 4:300] = -5.0
+    drawn: list[dict[str, Any]] = [{"top_p": 0.25}, {"top_k": 4, "top_p": 0.25}]
+    for row, settings_ in enumerate(drawn):
+        kept = np.isfinite(kept_alone(scores[row], settings_)).sum()
+        assert kept == (3, 1)[row], "this test needs shares that differ"
+    check_kept(lab, scores, drawn, "rows of 2000 scores, of which four stand out")
+
+
+@pytest.mark.parametrize(
+    ("params", "better"),
+    [
+        ({"top_k": 300}, 0),
+        ({"top_p": 0.999}, 0),
+        ({"min_p": 1e-6}, 0),
+        ({"top_k": 100}, 40),
+        ({"min_p": 0.3}, 200),
+    ],
+    ids=str,
+)
+def test_task_3_where_another_token_may_be_kept_the_candidates_are_not_enough(lab, params, better):
+    """Scores that are equal to the last candidate's: which of them are candidates is anybody's guess."""
+    scores = np.full((1, 900), -0.5)
+    scores[0, np.random.default_rng(better).permutation(900)[: better + 1]] = 0.0
+    found = filtered_rows(lab, scores, [params])
+    told = f"900 scores, of which {899 - better} are -0.5 and the others 0, with {params}"
+    assert not lab.numpy(found[2])[0], (
+        f"{told}: tokens that are no candidates are as good as some that are kept; the candidates may not be enough"
+    )
+
+
+@settings(QUICK, max_examples=150)
+@given(
+    drawn=st.lists(SETTINGS, min_size=1, max_size=4),
+    size=st.sampled_from([2, 5, 13]),
+    candidates=st.sampled_from([2, 4, 7]),
+    seed=st.integers(0, 1000),
+)
+def test_task_3_candidates_are_called_enough_exactly_where_they_are(drawn, size, candidates, seed):
+    """The scores are halves; a share of several equal ones is left out, since NumPy rounds its sum otherwise."""
+    lab = door.active()
+    scores = np.round(2 * np.random.default_rng(seed).normal(size=(len(drawn), size))) / 2
+    scores -= scores.max(axis=1, keepdims=True)
+    wanted = [{name: each[name] for name in ("top_k", "top_p", "min_p")} for each in drawn]
+    rows = [n for n, each in enumerate(wanted) if clear_of_top_p(scores[n], each)]
+    if rows:
+        with changed(lab.engine.step_sampler, CANDIDATES=candidates):
+            what = f"rows of {size} scores, with CANDIDATES {candidates}"
+            check_kept(lab, scores[rows], [wanted[n] for n in rows], what)
+
+
+def clear_of_top_p(scores: np.ndarray, params: dict[str, Any]) -> bool:
+    """Whether no sum of shares is so near to top-p that rounding decides."""
+    shares = oracle.probabilities(oracle.top_k(scores, params["top_k"]))
+    return (
+        float(np.abs(np.cumsum(np.sort(shares)[::-1]) - params["top_p"]).min()) > 1e-9 or params["top_p"] == 1
+    )
+
+
+def test_task_3_filtering_leaves_its_scores_as_they_are(lab):
+    scores = np.stack([scores_of(1500 + row, 300) for row in range(len(FILTERS))])
+    scores -= scores.max(axis=1, keepdims=True)
+    array = wide(lab, scores)
+    params = [lab.engine.params.SamplingParams(temperature=1.0, **each) for each in FILTERS]
+    lab.engine.step_sampler.keep_rows(array, params)
+    check_untouched(array, scores, name="the scores", dtype=lab.dtype(array))
+
+
+@pytest.mark.parametrize("params", [DRAWN[0], DRAWN[3], DRAWN[4], DRAWN[5]], ids=str)
+def test_task_3_a_group_that_draws_leaves_its_scores_and_takes_a_number_for_each_row(lab, params):
+    twins = [Twin(lab, seed=n, **params) for n in range(5)]
+    array = wide(lab, np.stack([scores_of(1600 + row, 300) for row in range(5)]))
+    before = lab.numpy(array)
+    expected = [int(twin.alone(array[row])) for row, twin in enumerate(twins)]
+    found = lab.engine.step_sampler.choose_group(array, [twin.sampler for twin in twins])
+    check_generators(twins, f"after a group of 5 rows with {params}")
+    check_equal(found, expected, name=f"the tokens of a group of 5 rows with {params}")
+    check_untouched(array, before, name="the scores of a group", dtype=lab.dtype(array))
+
+
+def test_task_3_a_greedy_group_takes_the_best_and_no_numbers(lab):
+    """Its scores have gone through the penalties already."""
+    twins = [Twin(lab, [1, 2], [3, 4, 4], seed=n, presence_penalty=2.0) for n in range(5)]
+    scores = np.round(np.stack([scores_of(1620 + row) for row in range(5)]))
+    array = wide(lab, scores)
+    found = lab.engine.step_sampler.choose_group(array, [twin.sampler for twin in twins])
+    check_generators(twins, "after a greedy group of 5 rows")
+    check_equal(found, scores.argmax(axis=1).tolist(), name="the tokens of a greedy group of 5 rows")
+    check_untouched(array, scores, name="the scores of a group", dtype=lab.dtype(array))
+
+
 @pytest.mark.parametrize("size", [1, 2, 9])
 def test_task_3_greedy_rows_take_the_best_and_of_equal_scores_the_lowest_id(lab, size):
     logits = np.round(np.random.default_rng(size).normal(size=(size, 700)))
@@ -588,6 +887,16 @@ def test_task_3_greedy_rows_take_the_best_and_of_equal_scores_the_lowest_id(lab,
         check_step(
             lab, twins, logits, f"a step of {size} greedy rows in {dtype}, with many equal scores", dtype
         )
+
+
+def test_task_3_greedy_rows_compare_the_scores_as_they_are(lab):
+    """Scores that differ in their last digits alone: a narrower dtype would make them equal."""
+    for dtype, step in (("float32", 1e-6), ("float64", 1e-12), ("float16", 2e-3)):
+        if dtype in float_dtypes(lab):
+            logits = np.array([[1.0, 1.0 + step, 0.5], [0.5, 1.0, 1.0 + step], [1.0 + step, 1.0, 1.0]])
+            for params in ({}, {"presence_penalty": 1.0}):
+                twins = [Twin(lab, [2], **params) for _ in range(3)]
+                check_step(lab, twins, logits, f"a step of 3 greedy rows of {dtype}, 1 and 1 + {step}", dtype)
 
 
 def test_task_3_a_step_without_rows_has_no_tokens(lab):
@@ -742,19 +1051,6 @@ def test_task_3_a_sum_that_reaches_top_p_exactly_ends_where_it_does_alone(lab, s
         check_step(lab, twins, np.zeros((len(twins), size)), what)
 
 
-SETTINGS = st.fixed_dictionaries(
-    {
-        "temperature": st.sampled_from([0.0, 0.0, 1.0, 1.0, 0.5, 2.5, 1e-3, 40.0]),
-        "top_k": st.sampled_from([0, 0, 0, 1, 2, 3, 4, 5, 8, 13, 40]),
-        "top_p": st.sampled_from([1.0, 1.0, 0.95, 0.75, 0.5, 0.25, 1e-9]),
-        "min_p": st.sampled_from([0.0, 0.0, 0.05, 0.5, 1.0]),
-        "presence_penalty": st.sampled_from([0.0, 0.0, 0.5, -1.0]),
-        "frequency_penalty": st.sampled_from([0.0, 0.0, 0.5, -0.25]),
-        "repetition_penalty": st.sampled_from([1.0, 1.0, 2.0, 0.5]),
-    }
-)
-
-
 @settings(QUICK, max_examples=150)
 @given(
     drawn=st.lists(SETTINGS, max_size=9),
@@ -785,248 +1081,6 @@ def test_task_3_any_mix_of_settings_gives_what_each_row_chooses_alone(drawn, siz
                 f"step {step} of {len(twins)} rows and {size} scores in {dtype}, with CANDIDATES {candidates}"
             )
             check_step(lab, twins, logits, what, dtype)
-
-
-def all_rows(size: int = 7, count: int = 9) -> np.ndarray:
-    """Rows of scores of which many are -inf, at the beginning, in the middle and at the end."""
-    scores = np.stack([scores_of(1300 + row, size) for row in range(count)])
-    for row in range(count):
-        scores[row, [(row + n) % size for n in range(row % size)]] = -np.inf
-    return scores
-
-
-def test_task_3_each_row_is_drawn_with_its_own_number(lab):
-    scores = all_rows()
-    for uniform in np.arange(60) / 60:
-        uniforms = [(uniform + row / 9) % 1 for row in range(9)]
-        expected = [
-            lab.sampler.draw(lab.array(row), each) for row, each in zip(scores, uniforms, strict=True)
-        ]
-        found = lab.engine.step_sampler.draw_rows(wide(lab, scores), uniforms)
-        check(
-            found,
-            np.array(expected),
-            name=f"the places drawn with {uniforms[0]:g}, {uniforms[1]:g}, …",
-            dtype="int64",
-        )
-
-
-@pytest.mark.parametrize("size", [5, 101, 1024, 4999])
-@pytest.mark.parametrize("uniform", [0.0, 1 - 2.0**-24, math.nextafter(1.0, 0.0)])
-def test_task_3_a_token_that_was_filtered_out_is_never_drawn_not_even_by_rounding(lab, size, uniform):
-    rows = np.stack([scores_of(size + n, size) for n in range(5)])
-    rows[:, :2] = rows[:, -2:] = -np.inf
-    expected = 2 if uniform == 0 else size - 3
-    rows[:, expected] = rows.max(axis=1)
-    check(
-        lab.engine.step_sampler.draw_rows(wide(lab, rows), [uniform] * 5),
-        np.full(5, expected),
-        name=f"the places drawn at {uniform} of {size} tokens",
-        dtype="int64",
-        suspects={
-            "a token whose score is -inf was drawn: 0 must draw the first whose sum exceeds it": np.zeros(5),
-            "the number points past the last token: the last sum may be less than 1": np.full(5, size),
-        },
-    )
-
-
-def test_task_3_a_sum_must_exceed_the_number_in_each_row(lab):
-    uniforms = [0.0, 0.25, 0.5, 0.75]
-    check(
-        lab.engine.step_sampler.draw_rows(wide(lab, np.zeros((4, 4))), uniforms),
-        np.arange(4),
-        name=f"the places drawn at {uniforms} of 4 equal tokens",
-        dtype="int64",
-        suspects={"the sum that reaches the number is taken: it must exceed it": np.array([0, 0, 1, 2])},
-    )
-
-
-def test_task_3_drawing_leaves_its_arguments_as_they_are(lab):
-    scores, uniforms = wide(lab, all_rows()), [n / 9 for n in range(9)]
-    before = lab.numpy(scores)
-    lab.engine.step_sampler.draw_rows(scores, uniforms)
-    check_untouched(scores, before, name="the scores", dtype=lab.dtype(scores))
-    check_equal(uniforms, [n / 9 for n in range(9)], name="the random numbers, afterwards")
-
-
-FILTERS: list[dict[str, Any]] = [
-    {"top_k": 4},
-    {"top_k": 1},
-    {"top_p": 0.5},
-    {"min_p": 0.3},
-    {"top_k": 200, "top_p": 0.3},
-    {"top_k": 6, "top_p": 0.8, "min_p": 0.05},
-    {"top_p": 0.9, "min_p": 0.2},
-    {"min_p": 1.0},
-]
-
-
-def filtered_rows(lab: Any, scores: np.ndarray, drawn: list[dict[str, Any]]) -> Any:
-    """What `keep_rows` gives for scores whose best is 0, and for these settings."""
-    params = [lab.engine.params.SamplingParams(temperature=1.0, **each) for each in drawn]
-    return lab.engine.step_sampler.keep_rows(wide(lab, scores), params)
-
-
-def check_kept(lab: Any, scores: np.ndarray, drawn: list[dict[str, Any]], what: str) -> list[bool]:
-    """Candidates, and what is kept of them, where these are said to be enough; returns where."""
-    __tracebackhide__ = True
-    found = filtered_rows(lab, scores, drawn)
-    check_equal(
-        [type(each).__name__ for each in found or ()],
-        [type(wide(lab, scores)).__name__] * 3,
-        name=f"the types of what keep_rows gives for {what}: ids, scores, and whether they are enough",
-    )
-    count = min(scores.shape[1], lab.engine.step_sampler.CANDIDATES)
-    shape = (len(drawn), count)
-    ids = check_shape(found[0], shape, name=f"the ids of the candidates of {what}", axes="R C")
-    kept = check_shape(found[1], shape, name=f"the scores of the candidates of {what}", axes="R C")
-    enough = check_shape(found[2], shape[:1], name=f"whether the candidates of {what} are enough", axes="R")
-    for row, settings_ in enumerate(drawn):
-        told = f"row {row} ({settings_}) of {what}"
-        mine = ids[row].tolist()
-        check_equal(mine, sorted(set(mine)), name=f"the ids of the candidates, in ascending order, of {told}")
-        best = np.sort(scores[row])[::-1]
-        check(
-            np.sort(scores[row][mine])[::-1],
-            best[:count],
-            name=f"the scores of the best {count} tokens, best first, of {told}",
-            framework="numpy",
-            dtype=None,
-        )
-        wanted = kept_alone(scores[row], settings_)
-        known = np.isfinite(wanted)
-        narrow = not settings_.get("top_k", 0) > count
-        apart = count == scores.shape[1] or (scores[row][known].min() > best[count - 1] and narrow)
-        assert enough[row] or not apart, (
-            f"the candidates of {told} are enough: only {known.sum()} tokens are kept, all are better than the last "
-            "candidate, and top-k keeps no more than the candidates; `keep_rows` says they may not be enough"
-        )
-        if enough[row]:
-            outside = sorted(set(np.flatnonzero(known).tolist()) - set(mine))
-            assert not outside, (
-                f"token {outside[0]} is kept in {told}, and is no candidate; `keep_rows` says that the "
-                "candidates are enough"
-            )
-            check(
-                kept[row],
-                wanted[mine],
-                name=f"the scores of the candidates, -inf where they are filtered out, of {told}",
-                axes="C",
-                framework="numpy",
-                dtype=None,
-            )
-    return [bool(each) for each in enough]
-
-
-def kept_alone(scores: np.ndarray, params: dict[str, Any]) -> np.ndarray:
-    """Top-k, top-p and min-p one after the other, by NumPy."""
-    left = oracle.top_k(scores, params.get("top_k", 0))
-    left = oracle.top_p(left, params.get("top_p", 1.0))
-    return oracle.min_p(left, params.get("min_p", 0.0))
-
-
-@pytest.mark.parametrize("size", [3, 40, 256, 257, 900])
-def test_task_3_filters_on_the_candidates_keep_what_they_keep_of_all(lab, size):
-    scores = np.stack([3 * scores_of(1400 + row, size) for row in range(len(FILTERS))])
-    scores -= scores.max(axis=1, keepdims=True)
-    enough = check_kept(lab, scores, FILTERS, f"rows of {size} scores")
-    check_equal(
-        enough, [True] * len(FILTERS), name=f"whether the candidates of rows of {size} scores are enough"
-    )
-
-
-def test_task_3_the_shares_of_top_p_are_those_of_all_tokens(lab):
-    """A token has a smaller share of 2000 tokens than of the candidates."""
-    scores = np.full((2, 2000), -6.0)
-    scores[:, :4] = np.array([0.0, -0.125, -0.25, -0.375])
-    scores[:, 4:300] = -5.0
-    drawn: list[dict[str, Any]] = [{"top_p": 0.25}, {"top_k": 4, "top_p": 0.25}]
-    for row, settings_ in enumerate(drawn):
-        kept = np.isfinite(kept_alone(scores[row], settings_)).sum()
-        assert kept == (3, 1)[row], "this test needs shares that differ"
-    check_kept(lab, scores, drawn, "rows of 2000 scores, of which four stand out")
-
-
-@pytest.mark.parametrize(
-    ("params", "better"),
-    [
-        ({"top_k": 300}, 0),
-        ({"top_p": 0.999}, 0),
-        ({"min_p": 1e-6}, 0),
-        ({"top_k": 100}, 40),
-        ({"min_p": 0.3}, 200),
-    ],
-    ids=str,
-)
-def test_task_3_where_another_token_may_be_kept_the_candidates_are_not_enough(lab, params, better):
-    """Scores that are equal to the last candidate's: which of them are candidates is anybody's guess."""
-    scores = np.full((1, 900), -0.5)
-    scores[0, np.random.default_rng(better).permutation(900)[: better + 1]] = 0.0
-    found = filtered_rows(lab, scores, [params])
-    told = f"900 scores, of which {899 - better} are -0.5 and the others 0, with {params}"
-    assert not lab.numpy(found[2])[0], (
-        f"{told}: tokens that are no candidates are as good as some that are kept; the candidates may not be enough"
-    )
-
-
-@settings(QUICK, max_examples=150)
-@given(
-    drawn=st.lists(SETTINGS, min_size=1, max_size=4),
-    size=st.sampled_from([2, 5, 13]),
-    candidates=st.sampled_from([2, 4, 7]),
-    seed=st.integers(0, 1000),
-)
-def test_task_3_candidates_are_called_enough_exactly_where_they_are(drawn, size, candidates, seed):
-    """The scores are halves; a share of several equal ones is left out, since NumPy rounds its sum otherwise."""
-    lab = door.active()
-    scores = np.round(2 * np.random.default_rng(seed).normal(size=(len(drawn), size))) / 2
-    scores -= scores.max(axis=1, keepdims=True)
-    wanted = [{name: each[name] for name in ("top_k", "top_p", "min_p")} for each in drawn]
-    rows = [n for n, each in enumerate(wanted) if clear_of_top_p(scores[n], each)]
-    if rows:
-        with changed(lab.engine.step_sampler, CANDIDATES=candidates):
-            what = f"rows of {size} scores, with CANDIDATES {candidates}"
-            check_kept(lab, scores[rows], [wanted[n] for n in rows], what)
-
-
-def clear_of_top_p(scores: np.ndarray, params: dict[str, Any]) -> bool:
-    """Whether no sum of shares is so near to top-p that rounding decides."""
-    shares = oracle.probabilities(oracle.top_k(scores, params["top_k"]))
-    return (
-        float(np.abs(np.cumsum(np.sort(shares)[::-1]) - params["top_p"]).min()) > 1e-9 or params["top_p"] == 1
-    )
-
-
-def test_task_3_filtering_leaves_its_scores_as_they_are(lab):
-    scores = np.stack([scores_of(1500 + row, 300) for row in range(len(FILTERS))])
-    scores -= scores.max(axis=1, keepdims=True)
-    array = wide(lab, scores)
-    params = [lab.engine.params.SamplingParams(temperature=1.0, **each) for each in FILTERS]
-    lab.engine.step_sampler.keep_rows(array, params)
-    check_untouched(array, scores, name="the scores", dtype=lab.dtype(array))
-
-
-@pytest.mark.parametrize("params", [DRAWN[0], DRAWN[3], DRAWN[4], DRAWN[5]], ids=str)
-def test_task_3_a_group_that_draws_leaves_its_scores_and_takes_a_number_for_each_row(lab, params):
-    twins = [Twin(lab, seed=n, **params) for n in range(5)]
-    array = wide(lab, np.stack([scores_of(1600 + row, 300) for row in range(5)]))
-    before = lab.numpy(array)
-    expected = [int(twin.alone(array[row])) for row, twin in enumerate(twins)]
-    found = lab.engine.step_sampler.choose_group(array, [twin.sampler for twin in twins])
-    check_equal(found, expected, name=f"the tokens of a group of 5 rows with {params}")
-    check_generators(twins, f"after a group of 5 rows with {params}")
-    check_untouched(array, before, name="the scores of a group", dtype=lab.dtype(array))
-
-
-def test_task_3_a_greedy_group_takes_the_best_and_no_numbers(lab):
-    """Its scores have gone through the penalties already."""
-    twins = [Twin(lab, [1, 2], [3, 4, 4], seed=n, presence_penalty=2.0) for n in range(5)]
-    scores = np.round(np.stack([scores_of(1620 + row) for row in range(5)]))
-    array = wide(lab, scores)
-    found = lab.engine.step_sampler.choose_group(array, [twin.sampler for twin in twins])
-    check_equal(found, scores.argmax(axis=1).tolist(), name="the tokens of a greedy group of 5 rows")
-    check_generators(twins, "after a greedy group of 5 rows")
-    check_untouched(array, scores, name="the scores of a group", dtype=lab.dtype(array))
 
 
 def test_task_3_only_rows_whose_candidates_are_not_enough_are_filtered_as_on_day_1_7(lab, monkeypatch):
@@ -1127,11 +1181,7 @@ def test_task_3_each_request_gets_the_token_of_its_own_row(lab, seed):
         check_equal(request.error, None, name=f"the error of {told}")
         check_equal(request.token_ids[len(token_ids) :], new, name=f"the new tokens of {told}")
     for each, request in zip(noting, plain, strict=True):
-        check_equal(
-            each.token_ids,
-            [request.prompt_ids],
-            name="the token ids that the sampler of a request gets",
-        )
+        check_equal(each.ids, [request.prompt_ids], name="the token ids that the sampler of a request gets")
     check_generators([twins[id(each)] for each in requests], "after the step")
 
 
@@ -1166,6 +1216,7 @@ def test_task_3_all_tokens_are_chosen_at_once_before_any_is_accepted(lab, monkey
     served, module, calls = Served(lab), lab.engine.batch, list[Any]()
     whole = module.choose_step
     requests = [answered(lab, PROMPT, seed=n, **params) for n, params in enumerate(STEP)]
+    requests[2:2] = [asked(lab, 5, (6, 3), temperature=1.0), asked(lab, 4, ())]
     plain = new_request(lab, [4], 3)
     line = [*requests[:3], plain, *requests[3:]]
     lengths = [len(each.token_ids) for each in line]
@@ -1462,6 +1513,12 @@ REASONS: list[tuple[str, tuple[bytes, ...], dict[str, Any], tuple[str, Any]]] = 
     ("an end token that is a stop token", (END,), {"stop_token_ids": [END]}, ("stop", END)),
     ("the same, with ignore_end", (END,), {"stop_token_ids": [END], "ignore_end": True}, ("stop", END)),
     ("a stop string", (b"ab", b"c"), {"stop": ["zz", "bc"]}, ("stop", "bc")),
+    (
+        "a stop token, behind which the rest completes a stop string",
+        (b"a", b"\xf0", b"#"),
+        {"stop": "a" + UNFINISHED, "stop_token_ids": [b"#"]},
+        ("stop", "a" + UNFINISHED),
+    ),
     (
         "a stop string with the last of max_tokens",
         (b"a", b"b"),
@@ -1882,6 +1939,10 @@ def test_task_5_a_question_about_documents_may_have_several_answers(lab):
     check_equal(outputs_of(output), ["ij", "ij"], name="the texts of the answers")
     suspects = {"the question alone was counted": 1}
     check_equal(output.prompt_tokens, 8, name="tokens of the prompt, documents included", suspects=suspects)
+    computed = generation.completions[0].computed
+    assert computed >= 8, (
+        f"the documents were not computed: the first answer has computed {computed} of 8 tokens"
+    )
 
 
 def test_task_5_a_refusal_in_the_middle_gives_up_the_answers_before_it(lab):
@@ -1984,16 +2045,22 @@ def test_task_5_a_long_list_does_not_fill_the_queue(lab, max_queue, n):
             return future
 
         serving.llm.batcher.submit = submit
-        params = [serving.params(max_tokens=2, n=n)] * 7
+        counts = [1, n] * 4
+        params = [serving.params(max_tokens=2, n=count) for count in counts]
         try:
-            found = within(lambda: serving.llm.run_all([ids("abc")] * 7, params), "`run_all`")
+            found = within(lambda: serving.llm.run_all([ids("abc")] * 8, params), "`run_all`")
         except lab.ragged.errors.QueueFull:
             raise AssertionError(
-                f"seven prompts with n = {n} have filled the queue, in which {max_queue} requests may wait: no more "
-                "requests of one call than that may be on their way"
+                f"eight prompts with n = 1 and n = {n} in turn have filled the queue, in which {max_queue} requests "
+                "may wait: no more requests of one call than that may be on their way"
             ) from None
-        check_equal([outputs_of(each) for each in found], [["de"] * n] * 7, name="the texts of the answers")
-        name = f"requests on their way at once, of seven prompts with n = {n}, where {max_queue} may wait"
+        check_equal(
+            [outputs_of(each) for each in found],
+            [["de"] * count for count in counts],
+            name="the texts of the answers",
+        )
+        turns_of = f"eight prompts with n = 1 and n = {n} in turn"
+        name = f"requests on their way at once, of {turns_of}, where {max_queue} may wait"
         assert serving.peak <= max_queue, f"{name}: {serving.peak}"
 
 
@@ -2067,8 +2134,11 @@ def test_task_5_after_an_error_run_all_gives_up_the_other_answers(lab):
         serving.await_freed()
 
 
-def test_task_5_after_ctrl_c_run_all_gives_up_all_answers(lab):
-    with Serving(lab, held=True) as serving:
+@pytest.mark.parametrize(
+    ("max_queue", "submitted"), [(50, 3), (1, 1)], ids=["with room", "while the next prompt has no room"]
+)
+def test_task_5_after_ctrl_c_run_all_gives_up_all_answers(lab, max_queue, submitted):
+    with Serving(lab, held=True, max_queue=max_queue) as serving:
         usual = serving.llm.batcher.submit
 
         def interrupted(timeout: float | None = None) -> Any:
@@ -2085,8 +2155,36 @@ def test_task_5_after_ctrl_c_run_all_gives_up_all_answers(lab):
         run = partial(within, lambda: serving.llm.run_all([ids("c")] * 3, params), "`run_all`")
         check_raises(KeyboardInterrupt, run, name="Ctrl-C while `run_all` waits")
         found = [future.cancelled() for future in serving.futures]
-        check_equal(found, [True] * 3, name="which requests were cancelled, after Ctrl-C")
+        check_equal(found, [True] * submitted, name="which requests were cancelled, after Ctrl-C")
         serving.await_freed()
+
+
+def test_task_5_ctrl_c_while_a_prompt_begins_gives_up_the_answers_before_it(lab):
+    with Serving(lab, held=True) as serving:
+        usual = serving.llm.batcher.submit
+
+        def submit(*arguments: Any) -> Any:
+            if len(serving.futures) == 2:
+                raise KeyboardInterrupt
+            return usual(*arguments)
+
+        serving.llm.batcher.submit = submit
+        params = serving.params(max_tokens=40, n=3, ignore_end=True)
+        run = partial(within, lambda: serving.llm.begin(ids("c"), params), "`begin`")
+        check_raises(KeyboardInterrupt, run, name="Ctrl-C before the third of three answers is submitted")
+        found = [future.cancelled() for future in serving.futures]
+        check_equal(found, [True, True], name="which requests were cancelled, after Ctrl-C in `begin`")
+        serving.await_freed()
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_task_5_each_prompt_needs_its_settings(lab, count):
+    with Serving(lab) as serving:
+        params = [serving.params(max_tokens=2)] * count
+        run = partial(within, lambda: serving.llm.run_all([ids("c")] * 2, params), "`run_all`")
+        check_raises(ValueError, run, name=f"two prompts, and settings for {count}")
+        name = f"requests that were submitted, of two prompts with settings for {count}"
+        check_equal(len(serving.futures), 0, name=name)
 
 
 def test_task_5_what_a_failed_step_says_reaches_run_all(lab):
@@ -2522,7 +2620,7 @@ def test_task_6_only_the_event_loop_touches_its_queue(lab, monkeypatch):
                 return loop.call_soon_threadsafe(callback, *arguments, context=context)
 
             monkeypatch.setattr(asyncio.Queue, "put_nowait", put_nowait)
-            loop.call_soon = call_soon  # type: ignore[method-assign]
+            monkeypatch.setattr(loop, "call_soon", call_soon)
             return await collect(engine.deltas(ids("abc"), serving.params(max_tokens=3)))
 
         deltas = run_async(main, "`deltas`")

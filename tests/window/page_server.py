@@ -54,6 +54,7 @@ class PageServer:
         self.posted: list[tuple[str, Any, str | None]] = []  # path, body, key
         self.words = ["Apples", ", pears", " and", " plums", "."]
         self.endless = False  # whether the answer goes on until it is stopped
+        self.scene_runs = False
         self.refusal: tuple[int, str] | None = None
         self.stopped = threading.Event()  # the page went away in the middle of an answer
         self.url = ""
@@ -98,6 +99,8 @@ class PageServer:
 
     async def _scene(self, request: Request) -> Response:
         await self._note(request)
+        if self.scene_runs:
+            return JSONResponse({"error": {"message": "another scene runs"}}, status_code=409)
         return JSONResponse({}, status_code=202)
 
     async def _events(self, request: Request) -> Response:

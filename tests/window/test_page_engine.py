@@ -114,6 +114,13 @@ def test_every_example_is_started_by_its_button(page: Page, server: PageServer, 
     assert server.bodies("/window/scene") == [{"name": name}]
 
 
+def test_an_example_that_still_runs_is_said(page: Page, server: PageServer) -> None:
+    server.scene_runs = True
+    page.goto(server.url)
+    page.get_by_role("button", name="Shared prefix").click()
+    expect(page.locator("#scene-news")).to_have_text("An example still runs: wait until it has ended.")
+
+
 def test_the_bar_has_prompts_before_decodes_and_marks_the_budget(page: Page, server: PageServer) -> None:
     state = crowd(4).state()
     state["batch"] = [
@@ -177,7 +184,7 @@ def test_a_page_is_looked_at_by_keyboard_and_chooses_its_owner(page: Page, serve
     grid.focus()
     page.keyboard.press("ArrowRight")
     expect(grid).to_have_attribute(
-        "aria-valuetext", "Page 2: held by 10 requests: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10"
+        "aria-valuetext", "Page 2: held by 10 requests: 1, 2, 3, 4, 5, 6, 7, 8 and 2 more"
     )
     page.keyboard.press("Enter")
     expect(page.locator("#details .chosen-name b")).to_have_text("1")
@@ -204,6 +211,16 @@ def test_the_tree_has_a_line_for_pages_that_the_same_requests_hold(page: Page, s
     expect(rows.first).to_contain_text("6 pages, 1 to 6")
     expect(rows.first).to_contain_text("Level 1:")
     expect(rows.nth(1)).to_contain_text("Level 2:")
+
+
+def test_lines_of_the_tree_begin_where_they_differ(page: Page, server: PageServer) -> None:
+    state = prefix(8).state()
+    texts = ("system\nuser\nName three fruits.", "system\nuser\nName two nuts.")
+    nodes = [{"page": 7 + 93 * place, "parent": 0, "tokens": 16, "held": 1} for place in range(2)]
+    state["tree"] = [{**node, "text": text} for node, text in zip(nodes, texts, strict=True)]
+    opened(page, server, state)
+    expect(page.locator("#tree q")).to_have_text(["…three fruits.", "…two nuts."])
+    expect(page.locator("#tree q").first).to_have_attribute("title", texts[0])
 
 
 @pytest.mark.parametrize("scene", ["crowd", "prefix", "pages", "documents"])

@@ -170,7 +170,7 @@ class LLM:
 
         Raises:
             ValueError: a prompt can't ever run here. The message is the reason; where there are several prompts,
-                "prompt 2: " and the reason, counted from 1.
+                "prompt 2: " and the reason, counted from 1. Or there are not as many settings as prompts.
             Whatever :meth:`begin` raises, or an answer has failed of. After any error, and Ctrl-C, all is cancelled.
         """
         for number, (prompt, each) in enumerate(zip(prompts, params, strict=True), start=1):

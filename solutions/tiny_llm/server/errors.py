@@ -28,6 +28,9 @@ SAYINGS = {
 }
 """What is said in place of pydantic's own words, by the kind of its error."""
 
+NOT_HERE = {404: "nothing is served at this address", 405: "this address takes another method"}
+"""What is said in place of the framework's own words, by the status."""
+
 
 class ApiError(HTTPException):
     """An answer that is an error."""
@@ -117,7 +120,10 @@ def _lower(text: str) -> str:
 async def show_http_error(request: Request, error: Exception) -> JSONResponse:
     """An error that was raised on purpose, ours or the framework's (no such address, no such method)."""
     assert isinstance(error, StarletteHTTPException)
-    body = error.body if isinstance(error, ApiError) else error_body(error.status_code, str(error.detail))
+    if isinstance(error, ApiError):
+        body = error.body
+    else:
+        body = error_body(error.status_code, NOT_HERE.get(error.status_code, str(error.detail)))
     return JSONResponse(body, error.status_code, headers=error.headers)
 
 

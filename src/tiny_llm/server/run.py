@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
@@ -15,6 +16,7 @@ from tiny_llm.engine.llm import LLM
 from tiny_llm.ragged.open_files import most_connections
 
 SECONDS_BETWEEN = 0.01
+BACKLOG = 2048
 FLUSH = 1
 """Seconds for answers that are complete to reach their clients."""
 
@@ -70,8 +72,7 @@ class HttpServer:
             found = await asyncio.get_running_loop().getaddrinfo(
                 self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
             )
-            family, *_, address = found[0]
-            listener = socket.create_server(address[:2], family=family)
+            listener = listen(*found[0])
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
             raise OSError(f"can't listen on {self.address}: {reason}") from error
@@ -101,3 +102,26 @@ class HttpServer:
         self.server.should_exit = True
         await self.serving
         return finished
+
+
+def listen(family: int, kind: int, protocol: int, name: str, address: tuple[Any, ...]) -> socket.socket:
+    """A socket that listens; the arguments are an entry of `getaddrinfo`.
+
+    The protocol matters: asyncio sends small pieces without delay only where the socket says that it is TCP. Else
+    each of them may wait for 40 ms.
+
+    Raises:
+        OSError: the address can't be listened on.
+    """
+    listener = socket.socket(family, kind, protocol)
+    try:
+        if os.name == "posix":  # elsewhere it would let two servers share a port
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+    except BaseException:
+        listener.close()
+        raise
+    return listener

@@ -69,7 +69,7 @@ export function addAnswer() {
   };
 }
 
-const REASONS = { stop: "", length: "cut off at its most tokens", stopped: "stopped by you" };
+const REASONS = { stop: "", length: "cut off at max tokens", stopped: "stopped by you" };
 
 /** What an answer cost, in a line. */
 export function usageLine(usage, reason, duration) {

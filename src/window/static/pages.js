@@ -5,6 +5,7 @@ import { byId, make, many, number, setAttribute, setClass, setText } from "./dom
 import { lookOf } from "./looks.js";
 
 const MOST = 4096; // squares that are drawn
+const MOST_NAMED = 8; // requests that hold a page
 
 let owners = new Map(); // page → the requests that hold it
 let cached = new Set();
@@ -85,10 +86,16 @@ function describe() {
   const held = owners.get(looked);
   let text = `Page ${looked}: free`;
   if (cached.has(looked)) text = `Page ${looked}: cached, held by no request`;
-  if (held) text = `Page ${looked}: held by ${many(held.length, "request")}: ${held.slice(0, 12).join(", ")}`;
+  if (held) text = `Page ${looked}: held by ${holdersOf(held)}`;
   setText(byId("page-line"), text);
   setAttribute(byId("pages"), "aria-valuenow", looked);
   setAttribute(byId("pages"), "aria-valuetext", text);
+}
+
+function holdersOf(held) {
+  if (held.length === 1) return `request ${held[0]}`;
+  const more = held.length > MOST_NAMED ? ` and ${held.length - MOST_NAMED} more` : "";
+  return `${many(held.length, "request")}: ${held.slice(0, MOST_NAMED).join(", ")}${more}`;
 }
 
 /** How many squares stand in a row, as the browser laid them out. */

@@ -6,7 +6,7 @@ const WIDTH = 300;
 const HEIGHT = 56;
 const COUNTS = [
   ["waiting", "Waiting", ""],
-  ["running", "Running", "of"],
+  ["running", "Running", "/"],
   ["finished", "Finished", ""],
   ["cancelled", "Cancelled", ""],
   ["failed", "Failed", ""],

@@ -3,6 +3,8 @@
 import { byId, make, setHidden, setText } from "./dom.js";
 import { post } from "./stream.js";
 
+const RUNS = 409;
+
 export function scenesPanel(scenes) {
   setHidden(byId("scenes-panel"), scenes.length === 0);
   byId("scenes").replaceChildren(...scenes.map(makeScene));
@@ -25,6 +27,6 @@ async function start(scene) {
     await post("/window/scene", { name: scene.name });
     setText(byId("scene-news"), `Started. ${scene.about}`);
   } catch (error) {
-    setText(byId("scene-news"), error.message);
+    setText(byId("scene-news"), error.status === RUNS ? "An example still runs: wait until it has ended." : error.message);
   }
 }

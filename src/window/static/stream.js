@@ -2,8 +2,13 @@
 
 let key = "";
 
-/** The server answered, but not with what was asked for; the message is its own. */
-export class Refused extends Error {}
+/** The server answered, but not with what was asked for; the message is its own, the status HTTP's. */
+export class Refused extends Error {
+  constructor(message, status) {
+    super(message);
+    this.status = status;
+  }
+}
 
 export function useKey(text) {
   key = text.trim();
@@ -18,9 +23,15 @@ async function refusal(response) {
   const wait = response.headers.get("Retry-After");
   const found = await response.json().catch(() => ({}));
   const said = found.error?.message ?? found.detail ?? `the server answered with status ${response.status}`;
-  const text = typeof said === "string" ? said : JSON.stringify(said);
+  const text = sentence(typeof said === "string" ? said : JSON.stringify(said));
   if (response.status === 401) return `The server wants its API key: ${text}`;
   return response.status === 429 && wait ? `${text} Try again in ${wait} s.` : text;
+}
+
+/** With a capital letter and a full stop. */
+function sentence(text) {
+  const whole = text.charAt(0).toUpperCase() + text.slice(1);
+  return /[.!?…]$/.test(whole) ? whole : `${whole}.`;
 }
 
 /** The response, if all is well.
@@ -33,7 +44,7 @@ async function call(path, options) {
     if (error.name === "AbortError") throw error;
     throw new Error("The server doesn't answer.", { cause: error });
   }
-  if (!response.ok) throw new Refused(await refusal(response));
+  if (!response.ok) throw new Refused(await refusal(response), response.status);
   return response;
 }
 

@@ -41,7 +41,8 @@ export function treePanel() {
   };
 }
 
-/** The tree as lines {depth, pages, holders, text}, each under the one it grows from. */
+/** The tree as lines {depth, pages, holders, text, news}, each under the one it grows from.
+ * The news is the text without what the lines beside it begin with, too. */
 function linesOf({ tree, requests }) {
   const holders = new Map();
   for (const { request, pages } of requests) {
@@ -50,15 +51,34 @@ function linesOf({ tree, requests }) {
   const children = new Map();
   for (const node of tree) children.set(node.parent, [...(children.get(node.parent) ?? []), node]);
   const lines = [];
-  const stack = (children.get(0) ?? []).map((node) => [node, 0]).reverse();
+  const top = children.get(0) ?? [];
+  const known = new Map([[0, commonLength(top.map((node) => node.text))]]); // page → letters that all below begin with
+  const stack = top.map((node) => [node, 0]).reverse();
   while (stack.length) {
     const [first, depth] = stack.pop();
     const [chain, below] = follow(first, children, holders);
+    const text = chain.map((node) => node.text).join("");
     lines.push({ depth, pages: chain.map((node) => node.page), holders: holders.get(first.page) ?? [],
-      text: chain.map((node) => node.text).join("").slice(0, LETTERS) });
+      text: text.slice(0, LETTERS), news: newsOf(text, known.get(first.parent)) });
+    known.set(chain.at(-1).page, commonLength(below.map((node) => node.text)));
     for (const node of [...below].reverse()) stack.push([node, depth + 1]);
   }
   return lines;
+}
+
+function newsOf(text, known) {
+  return (known ? "…" : "") + text.slice(known, known + LETTERS).replace(/\s+/g, " ");
+}
+
+/** How many letters all texts begin with, where there are several; none of them is used up. */
+function commonLength(texts) {
+  if (texts.length < 2) return 0;
+  const [first] = texts;
+  const most = Math.min(...texts.map((text) => text.length)) - 1;
+  let length = 0;
+  while (length < most && texts.every((text) => text[length] === first[length])) length++;
+  while (length > 0 && !/\s/.test(first[length - 1])) length--; // no half words
+  return length;
 }
 
 /** From a node on as far as there is only one way and the same requests hold it. */
@@ -79,7 +99,8 @@ function drawRow(row, line) {
   setStyle(row.node, "--depth", Math.min(line.depth, DEEPEST));
   setText(row.level, `Level ${line.depth + 1}: `);
   setText(row.pages, pagesText(line.pages));
-  setText(row.text, line.text.replace(/\s+/g, " "));
+  setText(row.text, line.news);
+  setAttribute(row.text, "title", line.text);
   const shown = line.holders.slice(0, MOST_TAGS);
   shown.forEach((request, place) => {
     const { node } = row.tagRows.row(place);
