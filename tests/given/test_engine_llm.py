@@ -115,7 +115,8 @@ def test_the_ticket_of_a_document_request_has_one_too():
 
 def test_a_batch_has_the_sizes_that_were_asked_for():
     limits = LAB.engine.limits.Limits(num_seats=3, num_pages=10, page_size=P, token_budget=7)
-    core = LAB.engine.make_batch.make_batch(toy_model(LAB), limits, "reference")
+    core = LAB.engine.make_batch.make_batch(toy_model(LAB), limits, "reference", max_waiting=4)
+    assert core.idle == 3 + 4
     assert (core.num_seats, core.token_budget, core.max_positions) == (3, 7, POSITIONS)
     assert len(core.allocator.free_pages) == 10  # and the null page
     assert core.scheduler.cache.page_size == P
@@ -137,6 +138,17 @@ def test_an_engine_that_can_not_work_is_refused(options, reason):
     arguments = {"tokenizer": Alphabet(), "attention": "reference", **options}
     with pytest.raises(ValueError, match=reason):
         LAB.engine.llm.LLM(toy_model(LAB), **arguments)
+
+
+def test_as_many_requests_may_wait_in_the_engine_as_in_the_queue():
+    with LAB.engine.llm.LLM(
+        toy_model(LAB),
+        Alphabet(),
+        limits=LAB.engine.limits.Limits(num_seats=2, num_pages=10, page_size=P),
+        max_queue=5,
+        attention="reference",
+    ) as llm:
+        assert (llm.core.idle, llm.batcher.max_queue) == (2 + 5, 5)
 
 
 def test_generate_takes_one_prompt_or_several_in_any_form():

@@ -66,7 +66,7 @@ class LLM:
             tokenizer: the model's; it must be given with a model that is loaded.
             dtype: the number format of weights and arithmetic, for a model that is to be loaded; device likewise.
             limits: the sizes of the engine.
-            max_queue: how many requests may wait for room in the engine.
+            max_queue: how many requests may wait in the engine for a seat, and how many more in the queue.
             attention: the name of a way to attend.
             enable_chunk_aware: whether prompts may have documents, each of which is cached for itself.
             chunk_separator: what stands between system prompt, documents and question in a prompt that is one string;
@@ -98,7 +98,7 @@ class LLM:
         self.tokenizer = tokenizer
         self.limits = limits
         self.reader = PromptReader(tokenizer, enable_chunk_aware, chunk_separator, max_chunk_len)
-        self.core = make_batch(model, limits, attention, remedy)
+        self.core = make_batch(model, limits, attention, remedy, max_queue)
         self.make_request = RequestMaker(
             self.core.max_positions, limits, chunk_position_strategy, max_chunk_len
         )

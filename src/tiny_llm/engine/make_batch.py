@@ -15,7 +15,11 @@ from tiny_llm.paged.pool import KvPool
 
 
 def make_batch(
-    model: Transformer, limits: Limits, attention: str = "auto", remedy: Remedy = NO_REMEDY
+    model: Transformer,
+    limits: Limits,
+    attention: str = "auto",
+    remedy: Remedy = NO_REMEDY,
+    max_waiting: int = 256,
 ) -> ServedBatch:
     """Day 4.5's engine with a pool of its own, which samples a whole step at once.
 
@@ -24,6 +28,8 @@ def make_batch(
         limits: the sizes.
         attention: the name of a way to attend, for :func:`choose_attention`.
         remedy: how to weigh documents.
+        max_waiting: how many requests may wait in it for a seat. The scheduler chooses among these, by their
+            priorities and clients.
     """
     weight, num_pages = model.embedding.weight, limits.num_pages + 1  # the null page, too
     pool = KvPool(model.config, num_pages, limits.page_size, weight.dtype, weight.device)
@@ -32,4 +38,5 @@ def make_batch(
         cache, model.config.max_positions, num_seats=limits.num_seats, token_budget=limits.token_budget
     )
     attend = choose_attention(attention, weight.dtype, weight.device)
-    return ServedBatch(DocumentRunner(model, pool, attend, remedy), scheduler)
+    runner = DocumentRunner(model, pool, attend, remedy)
+    return ServedBatch(runner, scheduler, max_requests=limits.num_seats + max_waiting)
