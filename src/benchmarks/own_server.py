@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -37,7 +38,9 @@ def own_server(impl: Impl) -> Iterator[str]:
     port = _free_port()
     url = f"http://127.0.0.1:{port}"
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as said:
-        process = subprocess.Popen(server_command(impl, port), stdout=said, stderr=said)
+        # A key that is meant for another server would be asked for here, too.
+        environment = {name: value for name, value in os.environ.items() if name != "TINY_LLM_API_KEY"}
+        process = subprocess.Popen(server_command(impl, port), stdout=said, stderr=said, env=environment)
         try:
             with waiting("starting the server"):
                 _wait_until_ready(process, url, said)

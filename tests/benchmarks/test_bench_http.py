@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
+import httpx
 import pytest
 from bench_runs import bench
 from toy_server import Script, toy_server
@@ -250,3 +251,34 @@ def test_a_server_that_ends_before_it_is_ready_is_reported_with_what_it_said(
         own_server.own_server(Impl.SOLUTION),
     ):
         pass
+
+
+READY = """
+import http.server, os, sys
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200 if self.path == "/ready" else 404)
+        self.end_headers()
+        self.wfile.write(str("TINY_LLM_API_KEY" in os.environ).encode())
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+"""
+
+
+def test_the_server_of_its_own_is_there_once_it_is_ready_wants_no_key_and_is_gone_at_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        own_server, "server_command", lambda impl, port: [sys.executable, "-c", READY, str(port)]
+    )
+    monkeypatch.setenv("TINY_LLM_API_KEY", "of another server")
+    with own_server.own_server(Impl.SOLUTION) as url:
+        assert httpx.get(f"{url}/ready", trust_env=False).text == "False"
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{url}/ready", trust_env=False)
+
+
+def test_the_server_of_its_own_is_the_one_of_pdm_run_serve() -> None:
+    command = own_server.server_command(Impl.SOLUTION, 1234)
+    done = subprocess.run([*command, "--help"], capture_output=True, text=True, encoding="utf-8", timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert command[1:] == ["-m", "programs", "serve", "--http", "--impl", "solution", "--port", "1234"]

@@ -15,6 +15,7 @@ from http_site import END, HELLO, NAME, POSITIONS, Site, events_of, toy_tokenize
 from week_3.patience import limit
 
 from tiny_llm.engine.params import SamplingParams
+from tiny_llm.ragged.errors import QueueFull
 
 
 @pytest.fixture(scope="module")
@@ -56,10 +57,11 @@ def test_the_openai_client_gets_the_engines_own_completion(site: Site, client: o
 
 
 def test_the_openai_client_gets_the_engines_own_chat(site: Site, client: openai.OpenAI) -> None:
-    got = client.chat.completions.create(model=NAME, messages=HELLO, temperature=0, max_completion_tokens=9)  # type: ignore[call-overload]
+    got = client.chat.completions.create(model=NAME, messages=HELLO, temperature=0, max_completion_tokens=9)
     wanted = chat_alone(site, max_tokens=9)
     assert (got.object, got.choices[0].message.role) == ("chat.completion", "assistant")
     assert (got.choices[0].message.content, got.choices[0].finish_reason) == (wanted.text, "length")
+    assert got.usage is not None
     assert got.usage.prompt_tokens == len(toy_tokenizer().encode_chat(HELLO))
 
 
@@ -78,15 +80,15 @@ def test_all_forms_of_a_prompt_are_read(site: Site) -> None:
 
 def test_a_stream_gives_the_same_text_as_a_whole_answer(site: Site, client: openai.OpenAI) -> None:
     settings: dict[str, Any] = {"seed": 3, "temperature": 1.5, "max_tokens": 40, "n": 3, "top_p": 0.9}
-    whole = client.chat.completions.create(model=NAME, messages=HELLO, **settings)  # type: ignore[arg-type]
+    whole = client.chat.completions.create(model=NAME, messages=HELLO, **settings)
     texts, ends, roles = {0: "", 1: "", 2: ""}, dict[int, Any](), list[Any]()
     usage = None
-    options = {"include_usage": True}
+    options: Any = {"include_usage": True}
     for chunk in client.chat.completions.create(
         model=NAME,
-        messages=HELLO,  # type: ignore[arg-type]
+        messages=HELLO,
         stream=True,
-        stream_options=options,  # type: ignore[arg-type]
+        stream_options=options,
         **settings,
     ):
         usage = chunk.usage or usage
@@ -246,21 +248,16 @@ def test_the_other_parameters_reach_the_engine(site: Site) -> None:
         assert text != plain, f"{name} makes no difference"
 
 
-def test_user_and_priority_reach_the_scheduler(site: Site) -> None:
-    site.hold()
-    try:
-        submit, seen = site.llm.batcher.submit, list[Any]()
+def test_user_and_priority_reach_the_scheduler(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    submit, seen = site.llm.batcher.submit, list[Any]()
 
-        def look(request: Any, *others: Any) -> Any:
-            seen.append((request.client, request.priority))
-            return submit(request, *others)
+    def look(request: Any, *others: Any) -> Any:
+        seen.append((request.client, request.priority))
+        return submit(request, *others)
 
-        site.llm.batcher.submit = look  # type: ignore[method-assign]
-        site.model.open.set()
-        site.complete(user="ann", priority=2)
-        site.complete()
-    finally:
-        site.llm.batcher.submit = submit  # type: ignore[method-assign]
+    monkeypatch.setattr(site.llm.batcher, "submit", look)
+    site.complete(user="ann", priority=2)
+    site.complete()
     assert seen == [("ann", 2), ("", 0)]
 
 
@@ -315,22 +312,19 @@ def test_a_client_whose_time_is_over_frees_its_pages(site: Site, client: openai.
     site.until_at_rest()
 
 
-def test_the_openai_client_tries_again_when_the_queue_is_full(site: Site) -> None:
-    require_room, calls = site.llm.batcher.require_room, list[int]()
+def test_the_openai_client_tries_again_when_the_queue_is_full(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = list[int]()
 
     def full_twice() -> None:
-        from tiny_llm.ragged.errors import QueueFull
-
         calls.append(1)
         if len(calls) < 3:
             raise QueueFull("full, as the test wants it")
 
-    site.llm.batcher.require_room = full_twice  # type: ignore[method-assign]
-    try:
-        with openai.OpenAI(base_url=f"{site.url}/v1", api_key="any", max_retries=2) as client:
-            assert client.completions.create(model=NAME, prompt="abc").choices
-    finally:
-        site.llm.batcher.require_room = require_room  # type: ignore[method-assign]
+    monkeypatch.setattr(site.llm.batcher, "require_room", full_twice)
+    with openai.OpenAI(base_url=f"{site.url}/v1", api_key="any", max_retries=2) as client:
+        assert client.completions.create(model=NAME, prompt="abc").choices
     assert len(calls) == 3
 
 

@@ -61,10 +61,10 @@ def with_key(value: bytes) -> dict[bytes, bytes]:
 def test_a_key_opens_what_no_key_and_no_other_key_opens(locked: Site) -> None:
     with locked.client() as client:
         right = with_key(b"Bearer " + KEY.encode())
-        answer = client.post("/v1/completions", content=ASKED, headers=right)  # type: ignore[arg-type]
+        answer = client.post("/v1/completions", content=ASKED, headers=right)
         assert answer.status_code == 200, answer.text
         for wrong in (b"", b"Bearer", KEY.encode(), b"Bearer x", b"Basic " + KEY.encode()):
-            error = error_of(client.post("/v1/completions", content=ASKED, headers=with_key(wrong)), 401)  # type: ignore[arg-type]
+            error = error_of(client.post("/v1/completions", content=ASKED, headers=with_key(wrong)), 401)
             assert error["code"] == "invalid_api_key"
         error_of(client.post("/v1/completions", content=ASKED), 401)
 
@@ -153,7 +153,7 @@ def test_an_origin_that_is_allowed_may_call_and_others_may_not(locked: Site) -> 
         assert answer.status_code == 200, "a browser asks without the key whether it may send one"
         assert answer.headers["access-control-allow-origin"] == "https://friend.example"
         headers = with_key(b"Bearer " + KEY.encode()) | {b"Origin": b"https://friend.example"}
-        answer = client.post("/v1/completions", content=ASKED, headers=headers)  # type: ignore[arg-type]
+        answer = client.post("/v1/completions", content=ASKED, headers=headers)
         assert answer.status_code == 200
         assert answer.headers["access-control-allow-origin"] == "https://friend.example"
         error_of(client.get("/v1/models", headers=friend), 401)

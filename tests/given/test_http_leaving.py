@@ -165,7 +165,7 @@ def test_the_openai_client_raises_an_error_that_comes_in_the_middle_of_a_stream(
     with openai.OpenAI(base_url=f"{site.url}/v1", api_key="any", timeout=limit()) as client:
         site.hold()
         site.let(2)
-        stream = iter(client.chat.completions.create(model=NAME, messages=HELLO, stream=True))  # type: ignore[call-overload]
+        stream = iter(client.chat.completions.create(model=NAME, messages=HELLO, stream=True))
         next(stream)
         site.until(lambda: site.llm.batcher.metrics.steps == 2, "two steps")
         site.model.failure = KeyError("as the test wants it")

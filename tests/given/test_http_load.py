@@ -62,8 +62,8 @@ async def ask(port: int, asked: Asked) -> str | None:
     data = json.dumps(body).encode()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
-        head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(data)}\r\n"
-        writer.write(f"{head}Connection: close\r\nContent-Type: application/json\r\n\r\n".encode() + data)
+        asking = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(data)}\r\n"
+        writer.write(f"{asking}Connection: close\r\nContent-Type: application/json\r\n\r\n".encode() + data)
         if asked.leaves is not None:
             await reader.read(asked.leaves)
             writer.transport.abort()

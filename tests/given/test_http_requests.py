@@ -180,7 +180,13 @@ def test_a_message_that_can_not_be_read_is_refused_by_name(
 
 
 def test_a_message_as_the_openai_package_dumps_it_is_taken(site: Site) -> None:
-    said = {"role": "assistant", "content": "hi", "refusal": None, "annotations": [], "tool_calls": None}
+    said: dict[str, Any] = {
+        "role": "assistant",
+        "content": "hi",
+        "refusal": None,
+        "annotations": [],
+        "tool_calls": None,
+    }
     assert site.post("/v1/chat/completions", {**CHAT, "messages": [*HELLO, said, *HELLO]}).status_code == 200
 
 
@@ -282,14 +288,23 @@ def test_documents_beside_token_ids_or_without_room_are_refused(site: Site) -> N
     assert site.post("/v1/completions", {**COMPLETION, "documents": []}).status_code == 200
 
 
+def test_documents_that_an_engine_can_not_take_are_to_blame_themselves() -> None:
+    for options in ({"max_chunk_len": 3}, {"enable_chunk_aware": False}):
+        with Site(**options) as site:
+            for path, body in PATHS.items():
+                error = error_of(site.post(path, {**body, "documents": ["longer"]}), 400)
+                assert error["param"] == "documents", error
+
+
 def test_options_of_a_stream_go_with_a_stream_only(site: Site) -> None:
-    for options in ({}, {"include_usage": True}):
+    empty: dict[str, Any] = {}
+    for options in (empty, {"include_usage": True}):
         error = error_of(site.post("/v1/completions", {**COMPLETION, "stream_options": options}), 400)
         assert error["param"] == "stream_options"
     streamed = {**COMPLETION, "stream": True}
-    for options in ({"include_usage": 1}, {"x": 1}, {"include_obfuscation": True}):
-        error = error_of(site.post("/v1/completions", {**streamed, "stream_options": options}), 400)
-        assert error["param"] == f"stream_options.{next(iter(options))}"
+    for field, value in (("include_usage", 1), ("x", 1), ("include_obfuscation", True)):
+        error = error_of(site.post("/v1/completions", {**streamed, "stream_options": {field: value}}), 400)
+        assert error["param"] == f"stream_options.{field}"
     assert site.post("/v1/completions", {**streamed, "stream_options": None}).status_code == 200
 
 
@@ -337,8 +352,8 @@ def test_a_full_queue_is_a_429_that_says_when_to_come_back() -> None:
     with Site(max_queue=1) as site:
         site.llm.core.max_requests = 1
         site.hold()
-        body = json.dumps({**COMPLETION, "stream": True})
-        request: dict[str, Any] = {"headers": {"Content-Type": "application/json"}, "content": body}
+        streamed = json.dumps({**COMPLETION, "stream": True})
+        request: dict[str, Any] = {"headers": {"Content-Type": "application/json"}, "content": streamed}
         with site.client() as client, client.stream("POST", "/v1/completions", **request):
             site.until_running()
             with client.stream("POST", "/v1/completions", **request):

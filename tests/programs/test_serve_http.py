@@ -42,9 +42,11 @@ def test_a_server_answers_with_the_command_that_it_shows_and_finishes_what_runs(
         body = {**CHAT, "temperature": 0}
         answer = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=LIMIT).json()
         assert answer["choices"][0]["message"]["content"] == "The capital of France is Paris."
+        read_until(server.stderr, r"(running 0/16.* 1 finished)")
         if shutil.which("curl"):
             done = subprocess.run([*command, "-sS"], capture_output=True, text=True, timeout=LIMIT)
             assert json.loads(done.stdout)["choices"][0]["finish_reason"] == "stop", done.stderr
+            read_until(server.stderr, r"(running 0/16.* 2 finished)")
         taken = subprocess.run(
             [*COMMAND, "serve", "--impl", "solution", "--http", "--port", url.rpartition(":")[2]],
             capture_output=True,

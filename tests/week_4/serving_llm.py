@@ -74,7 +74,7 @@ def ids(text: str) -> list[int]:
 def toy_model(lab: Any) -> Any:
     """After each letter comes the next one; after z, the end; after that, a."""
 
-    class Alphabetical(lab.model.Transformer):  # type: ignore[misc]
+    class Alphabetical(lab.model.Transformer):
         def __init__(self) -> None:
             self.config = lab.config.ModelConfig(**FIELDS)
             self.embedding = SimpleNamespace(weight=lab.array(np.zeros((V, 2))))
@@ -99,7 +99,7 @@ def toy_model(lab: Any) -> Any:
 def watched_core(lab: Any, inner: Any) -> Any:
     """The same engine. While it is held, each step waits until it is let go."""
 
-    class Watched(lab.engine_core.EngineCore):  # type: ignore[misc]
+    class Watched(lab.engine_core.EngineCore):
         def __init__(self) -> None:
             self.allocator, self.max_positions = inner.allocator, inner.max_positions
             self.num_seats, self.token_budget = inner.num_seats, inner.token_budget

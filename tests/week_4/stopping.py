@@ -37,7 +37,7 @@ def found_suspects(text: str, stops: Sequence[str]) -> dict[str, str | None]:
         return {}
     end = text.find(right) + len(right)
     complete = [stop for stop in there if text[:end].endswith(stop)]
-    wrong = {
+    return {
         "the first stop string of the list was taken; the one that is complete first counts": there[0],
         "the stop string that begins first was taken; the one that is complete first counts": min(
             there, key=lambda stop: (text.find(stop), len(stop))
@@ -47,8 +47,6 @@ def found_suspects(text: str, stops: Sequence[str]) -> dict[str, str | None]:
             complete, key=len
         ),
     }
-    # Where two mistakes give the same, the true cause isn't known.
-    return {cause: stop for cause, stop in wrong.items() if list(wrong.values()).count(stop) == 1}
 
 
 class Reader:

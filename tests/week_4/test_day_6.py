@@ -1939,6 +1939,10 @@ def test_task_5_a_question_about_documents_may_have_several_answers(lab):
     check_equal(outputs_of(output), ["ij", "ij"], name="the texts of the answers")
     suspects = {"the question alone was counted": 1}
     check_equal(output.prompt_tokens, 8, name="tokens of the prompt, documents included", suspects=suspects)
+    computed = generation.completions[0].computed
+    assert computed >= 8, (
+        f"the documents were not computed: the first answer has computed {computed} of 8 tokens"
+    )
 
 
 def test_task_5_a_refusal_in_the_middle_gives_up_the_answers_before_it(lab):
@@ -2041,16 +2045,22 @@ def test_task_5_a_long_list_does_not_fill_the_queue(lab, max_queue, n):
             return future
 
         serving.llm.batcher.submit = submit
-        params = [serving.params(max_tokens=2, n=n)] * 7
+        counts = [1, n] * 4
+        params = [serving.params(max_tokens=2, n=count) for count in counts]
         try:
-            found = within(lambda: serving.llm.run_all([ids("abc")] * 7, params), "`run_all`")
+            found = within(lambda: serving.llm.run_all([ids("abc")] * 8, params), "`run_all`")
         except lab.ragged.errors.QueueFull:
             raise AssertionError(
-                f"seven prompts with n = {n} have filled the queue, in which {max_queue} requests may wait: no more "
-                "requests of one call than that may be on their way"
+                f"eight prompts with n = 1 and n = {n} in turn have filled the queue, in which {max_queue} requests "
+                "may wait: no more requests of one call than that may be on their way"
             ) from None
-        check_equal([outputs_of(each) for each in found], [["de"] * n] * 7, name="the texts of the answers")
-        name = f"requests on their way at once, of seven prompts with n = {n}, where {max_queue} may wait"
+        check_equal(
+            [outputs_of(each) for each in found],
+            [["de"] * count for count in counts],
+            name="the texts of the answers",
+        )
+        turns_of = f"eight prompts with n = 1 and n = {n} in turn"
+        name = f"requests on their way at once, of {turns_of}, where {max_queue} may wait"
         assert serving.peak <= max_queue, f"{name}: {serving.peak}"
 
 
@@ -2167,16 +2177,14 @@ def test_task_5_ctrl_c_while_a_prompt_begins_gives_up_the_answers_before_it(lab)
         serving.await_freed()
 
 
-def test_task_5_each_prompt_needs_its_settings(lab):
+@pytest.mark.parametrize("count", [1, 3])
+def test_task_5_each_prompt_needs_its_settings(lab, count):
     with Serving(lab) as serving:
-        for count in (1, 3):
-            params = [serving.params(max_tokens=2)] * count
-            run = partial(
-                within, lambda params=params: serving.llm.run_all([ids("c")] * 2, params), "`run_all`"
-            )
-            check_raises(ValueError, run, name=f"two prompts, and settings for {count}")
-            name = f"requests that were submitted, of two prompts with settings for {count}"
-            check_equal(len(serving.futures), 0, name=name)
+        params = [serving.params(max_tokens=2)] * count
+        run = partial(within, lambda: serving.llm.run_all([ids("c")] * 2, params), "`run_all`")
+        check_raises(ValueError, run, name=f"two prompts, and settings for {count}")
+        name = f"requests that were submitted, of two prompts with settings for {count}"
+        check_equal(len(serving.futures), 0, name=name)
 
 
 def test_task_5_what_a_failed_step_says_reaches_run_all(lab):
@@ -2612,7 +2620,7 @@ def test_task_6_only_the_event_loop_touches_its_queue(lab, monkeypatch):
                 return loop.call_soon_threadsafe(callback, *arguments, context=context)
 
             monkeypatch.setattr(asyncio.Queue, "put_nowait", put_nowait)
-            loop.call_soon = call_soon  # type: ignore[method-assign]
+            monkeypatch.setattr(loop, "call_soon", call_soon)
             return await collect(engine.deltas(ids("abc"), serving.params(max_tokens=3)))
 
         deltas = run_async(main, "`deltas`")

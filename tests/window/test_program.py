@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,10 @@ from programs.prompts import PROMPTS
 from window.stages import STAGES, WatchedStage, find_stages, try_out
 
 COMMAND = [sys.executable, "-m", "window", "window"]
+OPEN = [*COMMAND, "--no-open"]
+SERVE = [sys.executable, "-m", "programs", "serve", "--http"]
 LIMIT = 100.0
-ADDRESS = re.compile(r"^(.*): (http://127\.0\.0\.1:\d+)/$", re.MULTILINE)
+ADDRESS = re.compile(r"^(.*)(?::| on) (http://127\.0\.0\.1:\d+)[/:]", re.MULTILINE)
 needs_signals = pytest.mark.skipif(
     sys.platform == "win32", reason="Windows has no SIGINT to send to another process"
 )
@@ -68,10 +70,10 @@ class Watched:
 
 
 @contextmanager
-def opened(*options: str, **variables: str) -> Iterator[Watched]:
+def opened(*options: str, command: Sequence[str] = OPEN, **variables: str) -> Iterator[Watched]:
     """The window in a process, which is ended if a test hasn't done so."""
     process = subprocess.Popen(
-        [*COMMAND, "--no-open", "--port", "0", *options],
+        [*command, "--port", "0", *options],
         stderr=subprocess.PIPE,
         text=True,
         encoding="utf-8",
@@ -125,6 +127,19 @@ def test_a_run_without_an_llm_can_be_stepped_played_and_run_again() -> None:
         assert window.until(lambda each: each["counts"]["waiting"])["counts"]["finished"] == len(PROMPTS)
         assert window.client.get("/", headers={"Host": "evil.example"}).status_code == 400
         assert window.stop() == 0
+
+
+@needs_signals
+def test_serve_has_the_window_and_ends_while_its_engine_is_paused_and_a_scene_runs() -> None:
+    with opened("--impl", "solution", command=SERVE) as window:
+        assert window.client.get("/").status_code == 200
+        assert window.client.get("/window/setup").json()["chat"] is True
+        window.control("pause")
+        assert window.client.post("/window/scene", json={"name": "prefix"}).status_code == 202
+        assert window.until(lambda each: each["counts"]["waiting"] == 8)["step"] == 0
+        assert window.stop() == 0
+        assert window.process.stderr is not None
+        assert "stopped: 0 finished, 8 cancelled" in window.process.stderr.read()
 
 
 @needs_signals

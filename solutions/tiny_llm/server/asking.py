@@ -99,7 +99,7 @@ class Reader:
                 if reason is not None:
                     raise ValueError(reason if len(prompts) == 1 else f"prompt {number}: {reason}")
         except Exception as error:
-            raise as_api_error(error, "documents" if "documents" in str(error) else param) from error
+            raise as_api_error(error, "documents" if "document" in str(error) else param) from error
         return prompts
 
     def _prompts(self, body: Asked, params: SamplingParams) -> list[Encoded]:

@@ -18,6 +18,7 @@ HANDWRITTEN = (
     "tests",
     "book/figures",
     "benches",
+    "examples",
 )
 TOOLS = {
     "ruff check": ("ruff", "check", "--output-format=concise"),
