@@ -13,6 +13,8 @@ from page_server import PageServer
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
+pytest_plugins = ("page_fixtures",)
+
 NAMED = {"button", "checkbox", "image", "link", "listbox", "option", "slider", "spinbutton", "textbox"}
 ORDER = [
     "Skip to the engine",

@@ -11,6 +11,8 @@ from page_server import PageServer
 if TYPE_CHECKING:
     from playwright.sync_api import FilePayload, Page
 
+pytest_plugins = ("page_fixtures",)
+
 CHAT = "/v1/chat/completions"
 HOSTILE = "<img src=x onerror=\"document.title='hurt'\"><b>bold</b>"
 

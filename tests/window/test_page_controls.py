@@ -10,6 +10,8 @@ from page_server import PageServer
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
+pytest_plugins = ("page_fixtures",)
+
 CONTROL = "/window/control"
 
 

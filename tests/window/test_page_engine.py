@@ -11,6 +11,8 @@ from page_server import PageServer
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
+pytest_plugins = ("page_fixtures",)
+
 
 def expect(found: Any) -> Any:
     from playwright.sync_api import expect

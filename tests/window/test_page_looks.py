@@ -11,6 +11,8 @@ from test_page_access import expect, page_of
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+pytest_plugins = ("page_fixtures",)
+
 
 def test_64_requests_all_look_different(browser: Browser, server: PageServer) -> None:
     server.setup |= {"pages": 1024, "seats": 64}

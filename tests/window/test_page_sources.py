@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from page_server import STATIC
 
+pytest_plugins = ("page_fixtures",)
+
 FILES = sorted(path for path in STATIC.iterdir() if path.suffix in (".js", ".css", ".html", ".svg"))
 SCRIPTS = [path for path in FILES if path.suffix == ".js"]
 MARKUP = re.compile(
