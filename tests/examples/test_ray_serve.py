@@ -19,7 +19,7 @@ sys.path.append(str(ROOT))
 from examples.ray_serve.prefixes import Prefixes  # noqa: E402  # the folder isn't installed
 
 needs_ray = pytest.mark.skipif(
-    importlib.util.find_spec("ray") is None, reason="Ray isn't installed: pdm install -G ray"
+    importlib.util.find_spec("ray") is None, reason="Ray isn't installed: pdm install -L pdm.ray.lock -G ray"
 )
 
 
