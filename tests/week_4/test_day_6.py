@@ -729,8 +729,8 @@ def check_kept(lab: Any, scores: np.ndarray, drawn: list[dict[str, Any]], what: 
             f"all {count} tokens of {told} are candidates, so these are enough; `keep_rows` says that they may not be"
         )
         assert enough[row] or not apart, (
-            f"the candidates of {told} are enough: only {known.sum()} tokens are kept, all are better than the last "
-            "candidate, and top-k keeps no more than the candidates; `keep_rows` says they may not be enough"
+            f"the candidates of {told} are enough: each token that is kept (in number, {known.sum()}) is better "
+            "than the last candidate, and top-k keeps no more than the candidates; `keep_rows` says they may not be enough"
         )
         if enough[row]:
             outside = sorted(set(np.flatnonzero(known).tolist()) - set(mine))
@@ -796,6 +796,19 @@ def test_task_3_each_filter_sees_what_the_one_before_it_leaves(lab, params, kept
         name="the scores of a row beside it, without filters",
         framework="numpy",
         dtype=None,
+    )
+
+
+@pytest.mark.parametrize("params", [{"top_k": 3}, {"top_p": 0.6}, {"top_k": 4, "top_p": 0.7}], ids=str)
+def test_task_3_of_equal_scores_the_filters_keep_the_lower_ids(lab, params):
+    """The shares are 1/5 each, or 1/4 of the four that top-k leaves."""
+    kept = filtered_rows(lab, np.zeros((1, 5)), [params])[1]
+    kept = check_shape(kept, (1, 5), name="the scores of the candidates", axes="R C")
+    check_equal(
+        np.flatnonzero(np.isfinite(kept[0])).tolist(),
+        [0, 1, 2],
+        name=f"the tokens that {params} keep of 5 equal scores",
+        suspects={"of equal scores the higher ids were kept": [2, 3, 4]},
     )
 
 
@@ -1121,13 +1134,16 @@ def test_task_3_only_rows_whose_candidates_are_not_enough_are_filtered_as_on_day
         {"top_p": 0.5},
         {"min_p": 0.2},
         {"top_k": 1300},
+        {},
     ]
     twins = [Twin(lab, seed=n, temperature=1.0, **each) for n, each in enumerate(some)]
-    logits = np.stack([3 * scores_of(1700 + row, 2000) for row in range(5)])
-    check_step(lab, twins, logits, "a step of 5 rows, of which two keep 1400 and 1300 tokens")
+    logits = np.stack([3 * scores_of(1700 + row, 2000) for row in range(6)])
+    check_step(
+        lab, twins, logits, "a step of 6 rows, of which two keep 1400 and 1300 tokens, and one has no filter"
+    )
     assert len(calls) <= 2, (
-        f"{len(calls)} rows were filtered as on Day 1.7, which sorts all of V; for 3 of the 5 rows the candidates "
-        "are enough"
+        f"{len(calls)} rows were filtered as on Day 1.7, which sorts all of V; of the 6 rows, one has no filter, "
+        "and for 3 the candidates are enough"
     )
 
 
