@@ -730,7 +730,8 @@ def check_kept(lab: Any, scores: np.ndarray, drawn: list[dict[str, Any]], what: 
         )
         assert enough[row] or not apart, (
             f"the candidates of {told} are enough: each token that is kept (in number, {known.sum()}) is better "
-            "than the last candidate, and top-k keeps no more than the candidates; `keep_rows` says they may not be enough"
+            "than the last candidate, and top-k keeps no more than the candidates; `keep_rows` says they may not be "
+            "enough"
         )
         if enough[row]:
             outside = sorted(set(np.flatnonzero(known).tolist()) - set(mine))
