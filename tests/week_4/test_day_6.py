@@ -626,6 +626,20 @@ def test_task_3_a_token_that_was_filtered_out_is_never_drawn_not_even_by_roundin
     check(drawn, np.full(5, expected), name=what, framework="numpy", dtype="int64")
 
 
+def test_task_3_the_sums_of_a_draw_have_the_digits_of_float64(lab):
+    """The first share is 1e-10 above or below the number: the nearest float32 are further away."""
+    if "float64" not in float_dtypes(lab):
+        pytest.skip("there is no float64 on this device")
+    shares = np.repeat([0.3, 0.37, 0.41, 0.23, 0.1, 0.71], 2)
+    uniforms = shares + np.tile([-1e-10, 1e-10], 6)
+    check(
+        lab.engine.step_sampler.draw_rows(wide(lab, np.log([shares, 1 - shares]).T), uniforms.tolist()),
+        np.tile([0, 1], 6),
+        name="the places drawn where the first of two shares is 0.3, 0.37, …, at numbers 1e-10 below it and above it",
+        dtype="int64",
+    )
+
+
 def test_task_3_each_row_is_drawn_with_its_own_number(lab):
     scores = all_rows()
     for uniform in np.arange(60) / 60:
@@ -715,8 +729,9 @@ def check_kept(lab: Any, scores: np.ndarray, drawn: list[dict[str, Any]], what: 
             f"all {count} tokens of {told} are candidates, so these are enough; `keep_rows` says that they may not be"
         )
         assert enough[row] or not apart, (
-            f"the candidates of {told} are enough: only {known.sum()} tokens are kept, all are better than the last "
-            "candidate, and top-k keeps no more than the candidates; `keep_rows` says they may not be enough"
+            f"the candidates of {told} are enough: each token that is kept (in number, {known.sum()}) is better "
+            "than the last candidate, and top-k keeps no more than the candidates; `keep_rows` says they may not be "
+            "enough"
         )
         if enough[row]:
             outside = sorted(set(np.flatnonzero(known).tolist()) - set(mine))
@@ -742,7 +757,7 @@ def kept_alone(scores: np.ndarray, params: dict[str, Any]) -> np.ndarray:
     return oracle.min_p(left, params.get("min_p", 0.0))
 
 
-@pytest.mark.parametrize("size", [3, 40, 256, 257, 900])
+@pytest.mark.parametrize("size", [3, 40, 1024, 1025, 3600])
 def test_task_3_filters_on_the_candidates_keep_what_they_keep_of_all(lab, size):
     scores = np.stack([3 * scores_of(1400 + row, size) for row in range(len(FILTERS))])
     scores -= scores.max(axis=1, keepdims=True)
@@ -785,6 +800,19 @@ def test_task_3_each_filter_sees_what_the_one_before_it_leaves(lab, params, kept
     )
 
 
+@pytest.mark.parametrize("params", [{"top_k": 3}, {"top_p": 0.6}, {"top_k": 4, "top_p": 0.7}], ids=str)
+def test_task_3_of_equal_scores_the_filters_keep_the_lower_ids(lab, params):
+    """The shares are 1/5 each, or 1/4 of the four that top-k leaves."""
+    kept = filtered_rows(lab, np.zeros((1, 5)), [params])[1]
+    kept = check_shape(kept, (1, 5), name="the scores of the candidates", axes="R C")
+    check_equal(
+        np.flatnonzero(np.isfinite(kept[0])).tolist(),
+        [0, 1, 2],
+        name=f"the tokens that {params} keep of 5 equal scores",
+        suspects={"of equal scores the higher ids were kept": [2, 3, 4]},
+    )
+
+
 def test_task_3_the_shares_of_top_p_are_those_of_all_tokens(lab):
     """A token has a smaller share of 2000 tokens than of the candidates."""
     scores = np.full((2, 2000), -6.0)
@@ -800,7 +828,7 @@ def test_task_3_the_shares_of_top_p_are_those_of_all_tokens(lab):
 @pytest.mark.parametrize(
     ("params", "better"),
     [
-        ({"top_k": 300}, 0),
+        ({"top_k": 1200}, 0),
         ({"top_p": 0.999}, 0),
         ({"min_p": 1e-6}, 0),
         ({"top_k": 100}, 40),
@@ -810,12 +838,20 @@ def test_task_3_the_shares_of_top_p_are_those_of_all_tokens(lab):
 )
 def test_task_3_where_another_token_may_be_kept_the_candidates_are_not_enough(lab, params, better):
     """Scores that are equal to the last candidate's: which of them are candidates is anybody's guess."""
-    scores = np.full((1, 900), -0.5)
-    scores[0, np.random.default_rng(better).permutation(900)[: better + 1]] = 0.0
+    scores = np.full((1, 3600), -0.5)
+    scores[0, np.random.default_rng(better).permutation(3600)[: better + 1]] = 0.0
     found = filtered_rows(lab, scores, [params])
-    told = f"900 scores, of which {899 - better} are -0.5 and the others 0, with {params}"
+    told = f"3600 scores, of which {3599 - better} are -0.5 and the others 0, with {params}"
     assert not lab.numpy(found[2])[0], (
         f"{told}: tokens that are no candidates are as good as some that are kept; the candidates may not be enough"
+    )
+
+
+def test_task_3_a_top_p_of_1_keeps_what_is_hardly_possible(lab):
+    """The share of the best token is rounded to 1, so that the sum of the shares before the others is 1."""
+    scores = np.array([[-60.0, 0.0, -50.0, -70.0]] * 3)
+    check_kept(
+        lab, scores, [{"top_p": 1.0}, {"top_k": 3}, {"min_p": 1e-25}], "rows of the scores -60, 0, -50, -70"
     )
 
 
@@ -848,7 +884,7 @@ def clear_of_top_p(scores: np.ndarray, params: dict[str, Any]) -> bool:
 
 
 def test_task_3_filtering_leaves_its_scores_as_they_are(lab):
-    scores = np.stack([scores_of(1500 + row, 300) for row in range(len(FILTERS))])
+    scores = np.stack([scores_of(1500 + row, 1200) for row in range(len(FILTERS))])
     scores -= scores.max(axis=1, keepdims=True)
     array = wide(lab, scores)
     params = [lab.engine.params.SamplingParams(temperature=1.0, **each) for each in FILTERS]
@@ -859,7 +895,7 @@ def test_task_3_filtering_leaves_its_scores_as_they_are(lab):
 @pytest.mark.parametrize("params", [DRAWN[0], DRAWN[3], DRAWN[4], DRAWN[5]], ids=str)
 def test_task_3_a_group_that_draws_leaves_its_scores_and_takes_a_number_for_each_row(lab, params):
     twins = [Twin(lab, seed=n, **params) for n in range(5)]
-    array = wide(lab, np.stack([scores_of(1600 + row, 300) for row in range(5)]))
+    array = wide(lab, np.stack([scores_of(1600 + row, 1200) for row in range(5)]))
     before = lab.numpy(array)
     expected = [int(twin.alone(array[row])) for row, twin in enumerate(twins)]
     found = lab.engine.step_sampler.choose_group(array, [twin.sampler for twin in twins])
@@ -891,10 +927,11 @@ def test_task_3_greedy_rows_take_the_best_and_of_equal_scores_the_lowest_id(lab,
 
 def test_task_3_greedy_rows_compare_the_scores_as_they_are(lab):
     """Scores that differ in their last digits alone: a narrower dtype would make them equal."""
+    some: list[dict[str, Any]] = [{}, {"presence_penalty": 1.0}]
     for dtype, step in (("float32", 1e-6), ("float64", 1e-12), ("float16", 2e-3)):
         if dtype in float_dtypes(lab):
             logits = np.array([[1.0, 1.0 + step, 0.5], [0.5, 1.0, 1.0 + step], [1.0 + step, 1.0, 1.0]])
-            for params in ({}, {"presence_penalty": 1.0}):
+            for params in some:
                 twins = [Twin(lab, [2], **params) for _ in range(3)]
                 check_step(lab, twins, logits, f"a step of 3 greedy rows of {dtype}, 1 and 1 + {step}", dtype)
 
@@ -924,7 +961,7 @@ def mixed(lab: Any, seed: int = 0) -> list[Twin]:
 def test_task_3_rows_of_all_kinds_in_one_step_get_what_each_chooses_alone(lab, seed):
     twins = mixed(lab, seed)
     for step in range(4):
-        logits = 2.5 * np.random.default_rng([seed, step]).normal(size=(len(twins), 301))
+        logits = 2.5 * np.random.default_rng([seed, step]).normal(size=(len(twins), 1201))
         check_step(
             lab, twins, logits.astype(np.float32).astype(np.float64), f"step {step} of {len(twins)} rows"
         )
@@ -1008,7 +1045,7 @@ EXTREMES: list[dict[str, Any]] = [
     {"temperature": 1e-310},
     {"temperature": 1e-50, "top_p": 0.5},
     {"temperature": 1e300},
-    {"temperature": 1e12, "top_k": 300},
+    {"temperature": 1e12, "top_k": 1300},
     {"temperature": 1e12, "top_p": 0.999},
     {"temperature": 1e12, "min_p": 0.999},
     {"temperature": 1.0, "top_k": 1},
@@ -1016,13 +1053,13 @@ EXTREMES: list[dict[str, Any]] = [
     {"temperature": 1.0, "top_p": 1e-12},
     {"temperature": 1.0, "min_p": 1.0},
     {"temperature": 1.0, "min_p": 1e-300},
-    {"temperature": 1.0, "top_p": 1.0, "top_k": 255},
-    {"temperature": 1.0, "top_k": 256},
-    {"temperature": 1.0, "top_k": 257},
+    {"temperature": 1.0, "top_p": 1.0, "top_k": 1023},
+    {"temperature": 1.0, "top_k": 1024},
+    {"temperature": 1.0, "top_k": 1025},
 ]
 
 
-@pytest.mark.parametrize("size", [3, 255, 256, 257, 600])
+@pytest.mark.parametrize("size", [3, 1023, 1024, 1025, 2000])
 @pytest.mark.parametrize("kind", ["distinct", "equal", "few values", "some impossible"])
 def test_task_3_extreme_settings_give_what_each_row_chooses_alone(lab, size, kind):
     """Alike scores reach over the edge of the candidates; so do the tokens that a high temperature leaves."""
@@ -1041,7 +1078,7 @@ def test_task_3_extreme_settings_give_what_each_row_chooses_alone(lab, size, kin
         )
 
 
-@pytest.mark.parametrize("size", [8, 10, 23, 600])
+@pytest.mark.parametrize("size", [8, 10, 23, 1300])
 def test_task_3_a_sum_that_reaches_top_p_exactly_ends_where_it_does_alone(lab, size):
     """Of equal scores, a share has the same rounding here and there."""
     shares = [k / 20 for k in range(1, 20)] + [k / size for k in range(1, size, max(1, size // 12))]
@@ -1055,7 +1092,7 @@ def test_task_3_a_sum_that_reaches_top_p_exactly_ends_where_it_does_alone(lab, s
 @given(
     drawn=st.lists(SETTINGS, max_size=9),
     size=st.sampled_from([2, 4, 5, 13]),
-    candidates=st.sampled_from([1, 2, 4, 256]),
+    candidates=st.sampled_from([1, 2, 4, 1024]),
     group=st.sampled_from([1, 3, 8]),
     seed=st.integers(0, 1000),
 )
@@ -1094,17 +1131,20 @@ def test_task_3_only_rows_whose_candidates_are_not_enough_are_filtered_as_on_day
     monkeypatch.setattr(module, "keep", counting)
     some: list[dict[str, Any]] = [
         {"top_k": 5},
-        {"top_k": 400},
+        {"top_k": 1400},
         {"top_p": 0.5},
         {"min_p": 0.2},
-        {"top_k": 300},
+        {"top_k": 1300},
+        {},
     ]
     twins = [Twin(lab, seed=n, temperature=1.0, **each) for n, each in enumerate(some)]
-    logits = np.stack([3 * scores_of(1700 + row, 900) for row in range(5)])
-    check_step(lab, twins, logits, "a step of 5 rows, of which two keep 400 and 300 tokens")
+    logits = np.stack([3 * scores_of(1700 + row, 2000) for row in range(6)])
+    check_step(
+        lab, twins, logits, "a step of 6 rows, of which two keep 1400 and 1300 tokens, and one has no filter"
+    )
     assert len(calls) <= 2, (
-        f"{len(calls)} rows were filtered as on Day 1.7, which sorts all of V; for 3 of the 5 rows the candidates "
-        "are enough"
+        f"{len(calls)} rows were filtered as on Day 1.7, which sorts all of V; of the 6 rows, one has no filter, "
+        "and for 3 the candidates are enough"
     )
 
 

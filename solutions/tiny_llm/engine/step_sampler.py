@@ -17,7 +17,7 @@ from tiny_llm.sampler import Sampler, apply_repetition_penalty, draw, keep_min_p
 
 GROUP = 8
 """How many rows are computed together: their scores should fit into the processor's cache."""
-CANDIDATES = 256
+CANDIDATES = 1024
 """How many of the best tokens of a row are looked at first. Few filters leave more than these."""
 
 
