@@ -1447,9 +1447,8 @@ def test_task_4_the_decoders_rest_may_complete_a_stop_string(lab):
     growing.push(b"a", b"b", b"\xf0")
     last = growing.finish()
     name = "the text of the last delta, where the decoder's rest completes a stop string"
-    check_equal(
-        last.text, "", name=name, suspects={"the rest did not go through the stop strings": "b" + UNFINISHED}
-    )
+    cause = "the stop strings did not get the decoder's rest, or were flushed before they got it"
+    check_equal(last.text, "", name=name, suspects={cause: "b" + UNFINISHED})
     check_equal(growing.completion.text, "a", name="`text` of the completion")
     check_equal(str(last.finish_reason), "stop", name="the reason in the last delta")
     check_equal(growing.reasons, ("stop", "b" + UNFINISHED), name="finish reason and stop reason")
@@ -1473,8 +1472,12 @@ def test_task_4_the_text_of_an_end_token_completes_no_stop_string(lab):
     check_equal(
         growing.finish().text, "ab", name="the text of the last delta, where a stop token comes behind ab"
     )
-    name = "finish reason and stop reason: the stop token adds no text, so there is no stop string"
-    check_equal(growing.reasons, ("stop", growing.tokenizer.ids(b"#")[0]), name=name)
+    check_equal(
+        growing.reasons,
+        ("stop", growing.tokenizer.ids(b"#")[0]),
+        name="finish reason and stop reason, where ab# is a stop string, and the stop token # comes behind ab",
+        suspects={"the stop token's text has completed the stop string": ("stop", "ab#")},
+    )
     growing = Growing(lab, stop=["end"])
     growing.push(b"ab", END)
     growing.finish()
@@ -1786,7 +1789,8 @@ def test_task_5_wait_raises_what_an_answer_has_failed_of(lab):
     hand.end(0, b"a")
     hand.fail(2, ValueError("the last"))
     hand.fail(1, error)
-    found = check_raises(OSError, lambda: within(hand.generation.wait, "`wait`"), name="waiting for answers")
+    name = "waiting for three answers, of which answer 2 has failed first, and then answer 1"
+    found = check_raises(OSError, lambda: within(hand.generation.wait, "`wait`"), name=name)
     assert found is error, f"answer 1 failed with {error!r}, and `wait` raised {found!r}: pass it on as it is"
 
 
@@ -2082,6 +2086,44 @@ def test_task_5_run_all_lets_its_prompts_run_together(lab):
             finally:
                 serving.core.open()
                 thread.join(limit())
+
+
+def test_task_5_when_the_oldest_prompt_is_complete_the_next_one_begins(lab):
+    with Serving(lab, held=True, max_queue=2) as serving:
+        params = [serving.params(max_tokens=count, ignore_end=True) for count in (1, 30, 1)]
+
+        def begun() -> None:
+            try:
+                serving.await_submitted(2, "three prompts, where two requests may wait")
+                serving.core.let(2)  # the step of the test's own request; then the first prompt's only token
+                what = "three prompts, where two may wait, and the first is complete, but not the second"
+                serving.await_submitted(3, what)
+            finally:
+                serving.core.open()
+
+        thread = threading.Thread(target=begun, daemon=True)
+        with ThreadErrors().collected():
+            thread.start()
+            try:
+                within(lambda: serving.llm.run_all([ids("abc")] * 3, params), "`run_all`", 3 * limit())
+            finally:
+                thread.join(2 * limit())
+
+
+def test_task_5_a_queue_that_others_have_filled_is_an_error_of_run_all(lab):
+    with Serving(lab, held=True, max_queue=2) as serving:
+        other = serving.llm.begin(ids("a"), serving.params(max_tokens=1))
+        params = [serving.params(max_tokens=2)] * 2
+        run = partial(within, lambda: serving.llm.run_all([ids("abc")] * 2, params), "`run_all`")
+        full = lab.ragged.errors.QueueFull
+        check_raises(
+            full, run, name="two prompts, where two requests may wait, and another caller has one there"
+        )
+        found = [future.cancelled() for future in serving.futures]
+        name = "which requests were cancelled: another caller's, and the first of this call"
+        check_equal(found, [False, True], name=name)
+        serving.core.open()
+        wait_for(other.wait, "another caller's request")
 
 
 REFUSED: list[tuple[str, list[str], list[dict[str, Any]], str, int]] = [
