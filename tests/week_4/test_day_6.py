@@ -1588,7 +1588,9 @@ def test_task_4_each_token_comes_with_its_log_probability(lab):
     check_equal(
         found, [(each,) for each in wanted], name="the log-probabilities of the deltas, one per token"
     )
-    growing.finish()
+    check_equal(
+        growing.finish().logprobs, (), name="the log-probabilities of the last delta: it has no token"
+    )
     check_equal(growing.completion.output().logprobs, wanted, name="the log-probabilities of the output")
 
 
@@ -2128,6 +2130,7 @@ def test_task_5_a_queue_that_others_have_filled_is_an_error_of_run_all(lab):
 
 REFUSED: list[tuple[str, list[str], list[dict[str, Any]], str, int]] = [
     ("an empty prompt", ["abc", ""], [{}, {}], "empty", 2),
+    ("an empty prompt before others", ["", "abc"], [{}, {}], "empty", 1),
     ("a prompt that is too long", ["abc", "abc", "a" * POSITIONS, ""], [{}] * 4, "64 tokens", 3),
     ("an n that the queue has no room for", ["abc", "abc"], [{}, {"n": 6}], "n is 6; at most 5", 2),
     ("the only prompt", [""], [{}], "empty", 0),
@@ -2545,7 +2548,8 @@ def test_task_6_an_async_iteration_that_is_left_cancels_the_answers(lab, how):
         else:
             task = await held_up(anext(deltas))
             task.cancel()
-            await ending(task)
+            name = "how the task has ended that was cancelled while it waited for a delta"
+            check_equal(await ending(task), "cancelled", name=name)
 
     run_async(main, f"an iteration over deltas that is {how}")
     check_equal(
@@ -2608,11 +2612,43 @@ def test_task_6_cancelling_the_task_frees_seats_and_pages(lab):
             serving.core.let(3)
             await asyncio.to_thread(serving.core.await_step)
             task.cancel()
-            return await ending(task)
+            end = await ending(task)
+            found = [future.cancelled() for future in serving.futures]
+            check_equal(found, [True] * 3, name="which requests were cancelled, with their task")
+            return end
 
         check_equal(run_async(main, "`run`, after a cancel,"), "cancelled", name="how the task has ended")
+        serving.await_freed()
+
+
+@pytest.mark.parametrize("method", ["run", "deltas"])
+def test_task_6_a_cancel_while_the_requests_are_submitted_reaches_them(lab, method):
+    """On the event loop's own thread the cancel comes behind `begin`; on another one it may come in the middle."""
+    with Serving(lab, held=True) as serving:
+        engine, usual, over = async_of(serving), serving.llm.batcher.submit, threading.Event()
+
+        async def main() -> str:
+            loop, mine = asyncio.get_running_loop(), threading.get_ident()
+
+            def submit(*arguments: Any) -> Any:
+                loop.call_soon_threadsafe(task.cancel)
+                if threading.get_ident() != mine:
+                    over.wait(limit())
+                return usual(*arguments)
+
+            serving.llm.batcher.submit = submit
+            params = serving.params(max_tokens=40, n=2, ignore_end=True)
+            asked = getattr(engine, method)(ids("abc"), params)
+            task = asyncio.ensure_future(asked if method == "run" else collect(asked))
+            end = await ending(task)
+            over.set()
+            return end
+
+        end = run_async(main, f"`{method}`, cancelled while its requests are submitted,")
+        check_equal(end, "cancelled", name="how the task has ended")
         found = [future.cancelled() for future in serving.futures]
-        check_equal(found, [True] * 3, name="which requests were cancelled, with their task")
+        name = f"which requests were cancelled, where the task was cancelled while `{method}` submitted them"
+        check_equal(found, [True] * 2, name=name)
         serving.await_freed()
 
 
@@ -2699,7 +2735,7 @@ def test_task_6_each_delta_comes_while_the_next_token_is_not_computed_yet(lab):
                 found.append(await task)
             return told([*found, *await collect(deltas)])
 
-        what = "`deltas`, where each step waits for the delta before it (is the event loop blocked, or not woken?),"
+        what = "`deltas`, where each step waits for the delta before it (does the loop wait for something else?),"
         found = run_async(main, what)
     check_equal(found, [(0, "d", ""), (0, "e", ""), (0, "", "length")], name="the deltas")
 
@@ -2723,11 +2759,13 @@ def test_task_6_leaving_the_deltas_frees_seats_and_pages(lab, how):
             task = asyncio.ensure_future(anext(deltas))
             await turns()
             task.cancel()
-            await ending(task)
+            check_equal(await ending(task), "cancelled", name="how the task that was cancelled has ended")
+            now = [future.cancelled() for future in serving.futures]
+            check_equal(
+                now, [True] * 2, name="which requests were cancelled, with the task that waits for deltas"
+            )
 
         run_async(main, f"`deltas`, when the iteration is {how},")
-        found = [future.cancelled() for future in serving.futures]
-        check_equal(found, [True] * 2, name=f"which requests were cancelled, after the iteration was {how}")
         serving.await_freed()
 
 
