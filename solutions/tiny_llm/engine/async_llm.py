@@ -50,7 +50,7 @@ class AsyncLLM:
                 yield delta
 
     async def run(self, prompt: Encoded, params: SamplingParams) -> RequestOutput:
-        """Begin a prompt on the event loop's own thread, where no cancel can come in between, and wait for all answers.
+        """Begin a prompt on the event loop's own thread, where no cancel comes in between, and wait for all answers.
 
         Raises:
             what :meth:`LLM.begin` raises, or an answer has failed of.
