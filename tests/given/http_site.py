@@ -84,8 +84,10 @@ class ToyModel(Transformer):
         self.open.set()
         self.allowed = threading.Semaphore(0)  # runs while it is not open
         self.failure: Exception | None = None  # of the next run
+        self.begun = 0  # runs, also the one that is held up
 
     def hidden(self, *arguments: Any, **named: Any) -> torch.Tensor:
+        self.begun += 1
         while not self.open.is_set() and not self.allowed.acquire(timeout=0.005):
             pass
         failure, self.failure = self.failure, None
@@ -182,6 +184,12 @@ class Site:
         stats = self.llm.batcher.stats
         self.until(lambda: not stats().running and not stats().waiting, "no request waits or runs")
         self.check_pages()
+
+    def until_counted(self, outcome: str, count: int) -> None:
+        """Wait until so many requests have ended in a way: a request leaves the engine before it is counted."""
+        stats = self.llm.batcher.stats
+        self.until(lambda: getattr(stats(), outcome) >= count, f"{count} requests are {outcome}")
+        assert getattr(stats(), outcome) == count
 
     def check_pages(self) -> None:
         cache = self.llm.core.scheduler.cache

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import openai
 import pytest
 from http_site import END, HELLO, NAME, POSITIONS, Site, events_of, toy_tokenizer
@@ -303,10 +304,14 @@ def test_the_async_client_gets_answers_side_by_side(site: Site) -> None:
 
 
 def test_a_client_whose_time_is_over_frees_its_pages(site: Site, client: openai.OpenAI) -> None:
+    short = httpx.Timeout(limit(), read=0.3)
     site.hold()
     try:
         with pytest.raises(openai.APITimeoutError):
-            client.with_options(timeout=0.3).completions.create(model=NAME, prompt="abc")
+            client.with_options(timeout=short).completions.create(model=NAME, prompt="abc")
+        site.until_running()
+        futures = [each.future for each in list(site.llm.batcher.tickets.values())]
+        site.until(lambda: all(each.cancelled() for each in futures), "the answer is cancelled")
     finally:
         site.model.open.set()
     site.until_at_rest()

@@ -115,8 +115,17 @@ def test_preemptions_and_evictions_are_counted(site: Site) -> None:
 
 def test_a_request_that_fails_and_one_that_is_refused_are_counted(site: Site) -> None:
     site.model.failure = KeyError("as the test wants it")
-    assert site.post("/v1/completions", {"model": NAME, "prompt": "a"}).status_code == 500
+    body = {"model": NAME, "prompt": "a", "stream": True}
+    assert site.post("/v1/completions", {**body, "stream": False}).status_code == 500
     until_ended(site, "failed", 1)
+    site.llm.batcher.max_queue = 1
+    site.hold()
+    with site.client() as client, client.stream("POST", "/v1/completions", json=body):
+        site.until_running()
+        with client.stream("POST", "/v1/completions", json=body):
+            site.until_there(2)
+            assert site.post("/v1/completions", body).status_code == 429
+            until_ended(site, "refused", 1)
 
 
 def test_a_second_app_of_the_same_engine_goes_on_counting(site: Site) -> None:

@@ -1487,9 +1487,8 @@ def test_task_4_the_decoders_rest_may_complete_a_stop_string(lab):
     growing.push(b"a", b"b", b"\xf0")
     last = growing.finish()
     name = "the text of the last delta, where the decoder's rest completes a stop string"
-    check_equal(
-        last.text, "", name=name, suspects={"the rest did not go through the stop strings": "b" + UNFINISHED}
-    )
+    cause = "the stop strings did not get the decoder's rest, or were flushed before they got it"
+    check_equal(last.text, "", name=name, suspects={cause: "b" + UNFINISHED})
     check_equal(growing.completion.text, "a", name="`text` of the completion")
     check_equal(str(last.finish_reason), "stop", name="the reason in the last delta")
     check_equal(growing.reasons, ("stop", "b" + UNFINISHED), name="finish reason and stop reason")
@@ -1513,8 +1512,12 @@ def test_task_4_the_text_of_an_end_token_completes_no_stop_string(lab):
     check_equal(
         growing.finish().text, "ab", name="the text of the last delta, where a stop token comes behind ab"
     )
-    name = "finish reason and stop reason: the stop token adds no text, so there is no stop string"
-    check_equal(growing.reasons, ("stop", growing.tokenizer.ids(b"#")[0]), name=name)
+    check_equal(
+        growing.reasons,
+        ("stop", growing.tokenizer.ids(b"#")[0]),
+        name="finish reason and stop reason, where ab# is a stop string, and the stop token # comes behind ab",
+        suspects={"the stop token's text has completed the stop string": ("stop", "ab#")},
+    )
     growing = Growing(lab, stop=["end"])
     growing.push(b"ab", END)
     growing.finish()
@@ -1625,7 +1628,9 @@ def test_task_4_each_token_comes_with_its_log_probability(lab):
     check_equal(
         found, [(each,) for each in wanted], name="the log-probabilities of the deltas, one per token"
     )
-    growing.finish()
+    check_equal(
+        growing.finish().logprobs, (), name="the log-probabilities of the last delta: it has no token"
+    )
     check_equal(growing.completion.output().logprobs, wanted, name="the log-probabilities of the output")
 
 
@@ -1826,7 +1831,8 @@ def test_task_5_wait_raises_what_an_answer_has_failed_of(lab):
     hand.end(0, b"a")
     hand.fail(2, ValueError("the last"))
     hand.fail(1, error)
-    found = check_raises(OSError, lambda: within(hand.generation.wait, "`wait`"), name="waiting for answers")
+    name = "waiting for three answers, of which answer 2 has failed first, and then answer 1"
+    found = check_raises(OSError, lambda: within(hand.generation.wait, "`wait`"), name=name)
     assert found is error, f"answer 1 failed with {error!r}, and `wait` raised {found!r}: pass it on as it is"
 
 
@@ -2124,8 +2130,47 @@ def test_task_5_run_all_lets_its_prompts_run_together(lab):
                 thread.join(limit())
 
 
+def test_task_5_when_the_oldest_prompt_is_complete_the_next_one_begins(lab):
+    with Serving(lab, held=True, max_queue=2) as serving:
+        params = [serving.params(max_tokens=count, ignore_end=True) for count in (1, 30, 1)]
+
+        def begun() -> None:
+            try:
+                serving.await_submitted(2, "three prompts, where two requests may wait")
+                serving.core.let(2)  # the step of the test's own request; then the first prompt's only token
+                what = "three prompts, where two may wait, and the first is complete, but not the second"
+                serving.await_submitted(3, what)
+            finally:
+                serving.core.open()
+
+        thread = threading.Thread(target=begun, daemon=True)
+        with ThreadErrors().collected():
+            thread.start()
+            try:
+                within(lambda: serving.llm.run_all([ids("abc")] * 3, params), "`run_all`", 3 * limit())
+            finally:
+                thread.join(2 * limit())
+
+
+def test_task_5_a_queue_that_others_have_filled_is_an_error_of_run_all(lab):
+    with Serving(lab, held=True, max_queue=2) as serving:
+        other = serving.llm.begin(ids("a"), serving.params(max_tokens=1))
+        params = [serving.params(max_tokens=2)] * 2
+        run = partial(within, lambda: serving.llm.run_all([ids("abc")] * 2, params), "`run_all`")
+        full = lab.ragged.errors.QueueFull
+        check_raises(
+            full, run, name="two prompts, where two requests may wait, and another caller has one there"
+        )
+        found = [future.cancelled() for future in serving.futures]
+        name = "which requests were cancelled: another caller's, and the first of this call"
+        check_equal(found, [False, True], name=name)
+        serving.core.open()
+        wait_for(other.wait, "another caller's request")
+
+
 REFUSED: list[tuple[str, list[str], list[dict[str, Any]], str, int]] = [
     ("an empty prompt", ["abc", ""], [{}, {}], "empty", 2),
+    ("an empty prompt before others", ["", "abc"], [{}, {}], "empty", 1),
     ("a prompt that is too long", ["abc", "abc", "a" * POSITIONS, ""], [{}] * 4, "64 tokens", 3),
     ("an n that the queue has no room for", ["abc", "abc"], [{}, {"n": 6}], "n is 6; at most 5", 2),
     ("the only prompt", [""], [{}], "empty", 0),
@@ -2543,7 +2588,8 @@ def test_task_6_an_async_iteration_that_is_left_cancels_the_answers(lab, how):
         else:
             task = await held_up(anext(deltas))
             task.cancel()
-            await ending(task)
+            name = "how the task has ended that was cancelled while it waited for a delta"
+            check_equal(await ending(task), "cancelled", name=name)
 
     run_async(main, f"an iteration over deltas that is {how}")
     check_equal(
@@ -2606,11 +2652,43 @@ def test_task_6_cancelling_the_task_frees_seats_and_pages(lab):
             serving.core.let(3)
             await asyncio.to_thread(serving.core.await_step)
             task.cancel()
-            return await ending(task)
+            end = await ending(task)
+            found = [future.cancelled() for future in serving.futures]
+            check_equal(found, [True] * 3, name="which requests were cancelled, with their task")
+            return end
 
         check_equal(run_async(main, "`run`, after a cancel,"), "cancelled", name="how the task has ended")
+        serving.await_freed()
+
+
+@pytest.mark.parametrize("method", ["run", "deltas"])
+def test_task_6_a_cancel_while_the_requests_are_submitted_reaches_them(lab, method):
+    """On the event loop's own thread the cancel comes behind `begin`; on another one it may come in the middle."""
+    with Serving(lab, held=True) as serving:
+        engine, usual, over = async_of(serving), serving.llm.batcher.submit, threading.Event()
+
+        async def main() -> str:
+            loop, mine = asyncio.get_running_loop(), threading.get_ident()
+
+            def submit(*arguments: Any) -> Any:
+                loop.call_soon_threadsafe(task.cancel)
+                if threading.get_ident() != mine:
+                    over.wait(limit())
+                return usual(*arguments)
+
+            serving.llm.batcher.submit = submit
+            params = serving.params(max_tokens=40, n=2, ignore_end=True)
+            asked = getattr(engine, method)(ids("abc"), params)
+            task = asyncio.ensure_future(asked if method == "run" else collect(asked))
+            end = await ending(task)
+            over.set()
+            return end
+
+        end = run_async(main, f"`{method}`, cancelled while its requests are submitted,")
+        check_equal(end, "cancelled", name="how the task has ended")
         found = [future.cancelled() for future in serving.futures]
-        check_equal(found, [True] * 3, name="which requests were cancelled, with their task")
+        name = f"which requests were cancelled, where the task was cancelled while `{method}` submitted them"
+        check_equal(found, [True] * 2, name=name)
         serving.await_freed()
 
 
@@ -2697,7 +2775,7 @@ def test_task_6_each_delta_comes_while_the_next_token_is_not_computed_yet(lab):
                 found.append(await task)
             return told([*found, *await collect(deltas)])
 
-        what = "`deltas`, where each step waits for the delta before it (is the event loop blocked, or not woken?),"
+        what = "`deltas`, where each step waits for the delta before it (does the loop wait for something else?),"
         found = run_async(main, what)
     check_equal(found, [(0, "d", ""), (0, "e", ""), (0, "", "length")], name="the deltas")
 
@@ -2721,11 +2799,13 @@ def test_task_6_leaving_the_deltas_frees_seats_and_pages(lab, how):
             task = asyncio.ensure_future(anext(deltas))
             await turns()
             task.cancel()
-            await ending(task)
+            check_equal(await ending(task), "cancelled", name="how the task that was cancelled has ended")
+            now = [future.cancelled() for future in serving.futures]
+            check_equal(
+                now, [True] * 2, name="which requests were cancelled, with the task that waits for deltas"
+            )
 
         run_async(main, f"`deltas`, when the iteration is {how},")
-        found = [future.cancelled() for future in serving.futures]
-        check_equal(found, [True] * 2, name=f"which requests were cancelled, after the iteration was {how}")
         serving.await_freed()
 
 

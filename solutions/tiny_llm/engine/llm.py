@@ -158,8 +158,8 @@ class LLM:
     def run_all(self, prompts: Sequence[Encoded], params: Sequence[SamplingParams]) -> list[RequestOutput]:
         """Bring some prompts to their ends, and wait for them.
 
-        No more requests of this call are on their way at a time than the queue has room for, so that a long list
-        doesn't fill it. A prompt that can't ever run is found before any has begun.
+        No more requests of this call are on their way at a time than the queue has room for: a prompt without room
+        waits until the oldest one is complete. A prompt that can't ever run is found before any has begun.
 
         Args:
             prompts: token ids.

@@ -50,7 +50,7 @@ class AsyncLLM:
                 yield delta
 
     async def run(self, prompt: Encoded, params: SamplingParams) -> RequestOutput:
-        """Wait for all answers to a prompt.
+        """Begin a prompt on the event loop's own thread, where no cancel comes in between, and wait for all answers.
 
         Raises:
             what :meth:`LLM.begin` raises, or an answer has failed of.
@@ -58,7 +58,7 @@ class AsyncLLM:
         raise NotImplementedError("Week 4 Day 6 Task 6: Coroutines")
 
     async def deltas(self, prompt: Encoded, params: SamplingParams) -> AsyncGenerator[Delta]:
-        """The deltas of all answers to a prompt. It begins when the first one is asked for.
+        """The deltas of all answers to a prompt. It begins when the first one is asked for, on the same thread.
 
         When this iteration has been closed, the answers are cancelled already. The deltas come from the batcher's
         thread; only the event loop may touch the queue, so it is asked to.
