@@ -9,7 +9,6 @@ import subprocess
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
 import openai
 import pytest
 from http_site import END, HELLO, NAME, POSITIONS, Site, events_of, toy_tokenizer
@@ -304,7 +303,7 @@ def test_the_async_client_gets_answers_side_by_side(site: Site) -> None:
 
 
 def test_a_client_whose_time_is_over_frees_its_pages(site: Site, client: openai.OpenAI) -> None:
-    short = httpx.Timeout(limit(), read=0.3)
+    short = openai.Timeout(limit(), read=0.3)
     site.hold()
     try:
         with pytest.raises(openai.APITimeoutError):

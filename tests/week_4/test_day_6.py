@@ -1678,7 +1678,7 @@ def test_task_4_an_answer_that_has_failed_ends_with_its_error(lab):
 
 def test_task_4_what_is_delivered_is_part_of_the_completion_already(lab):
     """A caller may look at the completion as soon as it has a delta."""
-    growing, seen = Growing(lab, stop=["##"]), list[tuple[str, list[int], int]]()
+    growing, seen = Growing(lab, stop=["##"], logprobs=0), list[tuple[str, list[int], int]]()
     completion = growing.completion
     completion.deliver = lambda delta: seen.append(
         (completion.text, list(completion.token_ids), len(completion.logprobs))

@@ -41,11 +41,11 @@ class Generation:
         raise NotImplementedError("Week 4 Day 6 Task 5: Callers that wait")
 
     def wait(self) -> RequestOutput:
-        """Wait for all answers: until their futures are settled, and each of them has ``ended``.
+        """Wait for one answer after the other: until its future is settled, then until it has ``ended``.
 
         Raises:
-            whatever the first answer that has failed, in the order of the answers, failed of; CancelledError if it
-            was cancelled.
+            the error of the first of the answers, in their order, that has failed; the CancelledError of
+            ``concurrent.futures`` if it was cancelled. Later answers are not waited for.
         """
         raise NotImplementedError("Week 4 Day 6 Task 5: Callers that wait")
 

@@ -129,7 +129,7 @@ class LLM:
         when its future is settled or cancelled, the completion's ``settle`` is called with it.
 
         Args:
-            prompt: the token ids.
+            prompt: the token ids; those of ``Segments`` are in its ``token_ids``.
             params: the settings.
             deliver: called with each delta, mostly on the batcher's thread.
 
@@ -137,9 +137,9 @@ class LLM:
             the completions and their futures, in the order of their numbers, 0 to n − 1.
 
         Raises:
-            ValueError: the prompt can't ever run here.
-            QueueFull: the queue has no room for all of them. Closed: the engine was closed. After an error none of
-                the requests goes on.
+            ValueError: the batcher says that the prompt can't ever run here; :meth:`refusal` is not asked.
+            QueueFull: the queue has no room for all of them, also where it never could have.
+            Closed: the engine was closed. After an error none of the requests goes on.
         """
         raise NotImplementedError("Week 4 Day 6 Task 5: Callers that wait")
 
