@@ -157,15 +157,21 @@ def write(room, count, heads, size, pages, slots):
 
 
 @exact_kernel
-def block_on_pages(x, count, parts, room, cos, sin, pages, slots, step, scale, workers):
-    """A whole block whose keys and values are on pages: as the three parts one after the other."""
-    H, Hkv, D = parts.shape
-    before_attention(x, count, parts, room, cos, sin, workers)
+def attend_pages(room, count, shape, pages, slots, step, scale, workers):
+    """Write a step's keys and values to their places, and attend: from ``room.query`` to ``room.heads``."""
+    H, Hkv, D = shape
     write(room, count, Hkv, D, pages, slots)
     query = room.query[: count * H * D].reshape((count, Hkv, H // Hkv, D))
     out = room.heads[: count * H * D].reshape((count, Hkv, H // Hkv, D))
     lse = room.lse[: count * H].reshape((count, Hkv, H // Hkv))
     attend(query, pages.keys.view(np.int32), pages.values, step, scale, True, workers, out, lse)
+
+
+@exact_kernel
+def block_on_pages(x, count, parts, room, cos, sin, pages, slots, step, scale, workers):
+    """A whole block whose keys and values are on pages: as the three parts one after the other."""
+    before_attention(x, count, parts, room, cos, sin, workers)
+    attend_pages(room, count, parts.shape, pages, slots, step, scale, workers)
     after_attention(room.heads, x, count, parts, room, workers)
 
 

@@ -8,10 +8,12 @@ from numba import get_num_threads, prange
 from tiny_llm.fast.compiling import exact_inlined, exact_kernel
 from tiny_llm.fast.rows8 import GROUP
 from tiny_llm.fast.tiles import add_scaled_rows, dot4_rows, load_rows, store_rows, zero_floats, zero_ints
-from tiny_llm.fast.vectors import high_nibbles, load_floats, load_ints, low_nibbles
+from tiny_llm.fast.vectors import fetch, high_nibbles, load_halves, load_ints, low_nibbles
 
 AT_A_TIME = 256
 """Rows that a thread goes through before it takes the next rows: their codes stay in its cache."""
+AHEAD = 5120
+"""Bytes: how long before their use weights are fetched from memory."""
 
 
 def _make_tile(rows: int):  # type: ignore[no-untyped-def]
@@ -19,27 +21,32 @@ def _make_tile(rows: int):  # type: ignore[no-untyped-def]
 
     @exact_inlined
     def multiply_tile(weight, block, x, row, add, out):
-        groups = weight.width // GROUP
-        codes = x.codes.view(np.int32)
-        totals = load_rows(out, row * weight.outputs + block * 16, weight.outputs, rows) if add else zero_floats(rows)
+        groups, quads = weight.width // GROUP, weight.width // 4
+        codes, records = x.codes.view(np.int32), weight.records
+        start = row * weight.outputs + block * 16
+        totals = load_rows(out, start, weight.outputs, rows) if add else zero_floats(rows)
+        size = 64 * weight.bits + 64
         for group in range(groups):
+            record, at = (block * groups + group) * size, row * quads + group * 8
             sums = zero_ints(rows)
-            at = row * (weight.width // 4) + group * 8
             if weight.bits == 4:
                 for pair in range(4):
-                    both = load_ints(weight.codes, ((block * groups + group) * 4 + pair) * 64)
-                    sums = dot4_rows(sums, low_nibbles(both), codes, at + 2 * pair, weight.width // 4)
-                    sums = dot4_rows(sums, high_nibbles(both), codes, at + 2 * pair + 1, weight.width // 4)
+                    both = load_ints(records, record + pair * 64)
+                    fetch(records, record + pair * 64 + AHEAD)
+                    sums = dot4_rows(sums, low_nibbles(both), codes, at + 2 * pair, quads)
+                    sums = dot4_rows(sums, high_nibbles(both), codes, at + 2 * pair + 1, quads)
             else:
                 for each in range(8):
-                    four = load_ints(weight.codes, ((block * groups + group) * 8 + each) * 64)
-                    sums = dot4_rows(sums, four, codes, at + each, weight.width // 4)
-            numbers = (block * groups + group) * 16
-            scales, minima = load_floats(weight.scales, numbers), load_floats(weight.minima, numbers)
+                    four = load_ints(records, record + each * 64)
+                    fetch(records, record + each * 64 + AHEAD)
+                    sums = dot4_rows(sums, four, codes, at + each, quads)
+            numbers = record + 64 * weight.bits
+            fetch(records, numbers + AHEAD)
+            scales, minima = load_halves(records, numbers), load_halves(records, numbers + 32)
             totals = add_scaled_rows(
                 totals, sums, scales, minima, x.steps, x.offsets, row * groups + group, groups
             )
-        store_rows(out, row * weight.outputs + block * 16, weight.outputs, totals)
+        store_rows(out, start, weight.outputs, totals)
 
     return multiply_tile
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numba
 import numpy as np
+from numba.extending import overload
 
 from tiny_llm.fast.compiling import exact_inlined
 from tiny_llm.fast.vectors import (
@@ -15,6 +17,7 @@ from tiny_llm.fast.vectors import (
     magnitude,
     nearest,
     store_bytes,
+    store_floats,
     sum_of_lanes,
 )
 
@@ -51,6 +54,31 @@ def quantize_group(low, high, group, rows):
     step = peak / np.float32(127)
     rows.steps[group] = step
     rows.offsets[group] = step * sum_of_lanes(low_codes + high_codes)
+
+
+def put_group(low, high, group, rows):
+    """Write 32 numbers, in two registers, as group number ``group`` of all rows.
+
+    Args:
+        rows: :class:`Rows8`, or an array of all numbers: float32, or bits of bfloat16.
+    """
+    if isinstance(rows, Rows8):
+        quantize_group(low, high, group, rows)
+    else:
+        store_floats(rows, group * GROUP, low)
+        store_floats(rows, group * GROUP + 16, high)
+
+
+@overload(put_group, inline="always")
+def _put_group(low, high, group, rows):  # the compiled form; it is chosen by type
+    if isinstance(rows, numba.types.BaseNamedTuple):
+        return lambda low, high, group, rows: quantize_group(low, high, group, rows)
+
+    def stored(low, high, group, rows):
+        store_floats(rows, group * GROUP, low)
+        store_floats(rows, group * GROUP + 16, high)
+
+    return stored
 
 
 @exact_inlined

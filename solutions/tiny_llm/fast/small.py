@@ -6,7 +6,7 @@ import numpy as np
 from numba import prange
 
 from tiny_llm.fast.compiling import exact_inlined, exact_kernel
-from tiny_llm.fast.rows8 import GROUP, quantize_group, quantize_row
+from tiny_llm.fast.rows8 import GROUP, put_group, quantize_row
 from tiny_llm.fast.vectors import (
     floats,
     fma,
@@ -41,7 +41,7 @@ def normalize_row(x, row, width, weight, eps, rows):
         at = i * GROUP
         low = load_floats(x, start + at) * factor * load_floats(weight, at)
         high = load_floats(x, start + at + 16) * factor * load_floats(weight, at + 16)
-        quantize_group(low, high, row * (width // GROUP) + i, rows)
+        put_group(low, high, row * (width // GROUP) + i, rows)
 
 
 @exact_kernel
@@ -108,7 +108,7 @@ def gate_row(gate_up, row, width, rows):
     for i in range(width // GROUP):
         at = start + i * GROUP
         low, high = gate_16(gate_up, at, width), gate_16(gate_up, at + 16, width)
-        quantize_group(low, high, row * (width // GROUP) + i, rows)
+        put_group(low, high, row * (width // GROUP) + i, rows)
 
 
 @exact_kernel

@@ -14,6 +14,7 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic, overload
 
 from tiny_llm.fast.llvm_code import (
@@ -44,16 +45,42 @@ def load_ints(typing: Any, array: Any, at: Any) -> Any:
 
 @intrinsic
 def load_floats(typing: Any, array: Any, at: Any) -> Any:
-    """16 float32 from element ``at`` on; an array of 16-bit numbers holds float16, which is widened."""
+    """16 float32 from element ``at`` on."""
+
+    def make(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> ir.Value:
+        where = index(context, builder, signature, arguments, 1)
+        return Memory(context, builder, array, arguments[0]).load(where, FLOATS)
+
+    return Floats(array, at), make
+
+
+@intrinsic
+def load_halves(typing: Any, array: Any, at: Any) -> Any:
+    """16 float16 from element ``at`` on, widened."""
 
     def make(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> ir.Value:
         where = index(context, builder, signature, arguments, 1)
         memory = Memory(context, builder, array, arguments[0])
-        if array.dtype.bitwidth == 32:
-            return memory.load(where, FLOATS)
         return builder.fpext(memory.load(where, ir.VectorType(ir.HalfType(), LANES)), FLOATS)
 
     return Floats(array, at), make
+
+
+@intrinsic
+def fetch(typing: Any, array: Any, at: Any) -> Any:
+    """Begin to bring what lies at element ``at`` from memory; it may be beyond the array."""
+
+    def make(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> ir.Value:
+        where = index(context, builder, signature, arguments, 1)
+        data = Memory(context, builder, array, arguments[0]).data
+        pointer = builder.bitcast(builder.gep(data, [where]), ir.IntType(8).as_pointer())
+        kind = ir.FunctionType(ir.VoidType(), [pointer.type, ir.IntType(32), ir.IntType(32), ir.IntType(32)])
+        # to be read; wanted in all caches; data
+        what = [ir.Constant(ir.IntType(32), number) for number in (0, 3, 1)]
+        builder.call(cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0"), [pointer, *what])
+        return context.get_dummy_value()
+
+    return types.none(array, at), make
 
 
 @intrinsic

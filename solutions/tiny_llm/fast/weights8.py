@@ -14,19 +14,21 @@ from tiny_llm.quantize import QuantizedTensor, unpack_nibbles
 
 
 class LaidOut(NamedTuple):
-    """A matrix [N, K] in codes of 4 or 8 bits, in blocks of 16 outputs: weight = code · scale + minimum."""
+    """A matrix [N, K] in codes of 4 or 8 bits, in blocks of 16 outputs: weight = code · scale + minimum.
 
-    codes: np.ndarray  # uint8: for each block and group 4 registers of 64 bytes (4 bits), or 8 (8 bits)
-    scales: np.ndarray  # float16 bits [blocks, K/32, 16]
-    minima: np.ndarray  # float16 bits [blocks, K/32, 16]
+    All of it lies in one array, in the order in which it is read: for each block and group of 32 inputs a *record* of
+    the codes (4 registers of 64 bytes, or 8 with 8 bits), the 16 scales and the 16 minima, in float16.
+    """
+
+    records: np.ndarray  # uint8 [N/16 · K/32 · bytes of a record]
     bias: np.ndarray  # float32 [N], or [0]
     outputs: int  # N, a multiple of 16
-    width: int  # K
+    width: int  # K, a multiple of 32
     bits: int
 
 
 def lay_out(codes: Tensor, scales: Tensor, minima: Tensor, bits: int, bias: Tensor | None = None) -> LaidOut:
-    """Put the codes where the kernel wants them.
+    """Put codes, scales and minima where the kernel wants them.
 
     A register holds four neighboring inputs of 16 outputs. With 4 bits two registers share 64 bytes: the first one's
     codes are the lower halves.
@@ -44,14 +46,13 @@ def lay_out(codes: Tensor, scales: Tensor, minima: Tensor, bits: int, bias: Tens
     if bits == 4:
         laid = laid[:, :, 0::2] | (laid[:, :, 1::2] << 4)
 
-    def halves(numbers: Tensor) -> np.ndarray:
+    def halves(numbers: Tensor) -> Tensor:
         by_group = numbers.reshape(blocks, LANES, groups).transpose(1, 2)
-        return by_group.half().contiguous().view(torch.int16).numpy().reshape(-1)
+        return by_group.half().contiguous().view(torch.uint8)
 
+    records = torch.cat((laid.reshape(blocks, groups, -1), halves(scales), halves(minima)), dim=-1)
     return LaidOut(
-        laid.contiguous().numpy().reshape(-1),
-        halves(scales),
-        halves(minima),
+        records.reshape(-1).numpy(),
         np.zeros(0, np.float32) if bias is None else bias.float().numpy(),
         outputs,
         width,
