@@ -7,7 +7,7 @@ import torch
 from numba import get_num_threads
 from torch import Tensor
 
-from tiny_llm.fast.tiled_attention import Step, attend
+from tiny_llm.fast.tiled_attention import Step, attend, deal
 from tiny_llm.paged.attention import Attended
 from tiny_llm.paged.metadata import ForwardMeta
 
@@ -20,11 +20,16 @@ class TiledAttention:
         self.meta: ForwardMeta | None = None
         self.step: Step | None = None
 
-    def step_of(self, meta: ForwardMeta) -> Step:
-        """The arrays of a step; all layers use the same."""
+    def step_of(self, meta: ForwardMeta, heads: int, group: int) -> Step:
+        """The arrays of a step; all layers use the same.
+
+        Args:
+            heads: Hkv. group: H/Hkv.
+        """
         if meta is not self.meta or self.step is None:
-            arrays = meta.cu_seqlens_q.numpy(), meta.seq_lens_kv.numpy(), meta.block_table.contiguous().numpy()
-            self.meta, self.step = meta, Step(*arrays)
+            starts, kv_lens = meta.cu_seqlens_q.numpy(), meta.seq_lens_kv.numpy()
+            self.step = Step(starts, kv_lens, meta.block_table.contiguous().numpy(), deal(starts, kv_lens, heads, group))
+            self.meta = meta
         return self.step
 
     def __call__(
@@ -35,9 +40,9 @@ class TiledAttention:
         out, lse = np.empty((T, Hkv, H // Hkv, D), np.float32), np.empty((T, Hkv, H // Hkv), np.float32)
         attend(
             query.float().contiguous().numpy().reshape(T, Hkv, H // Hkv, D),
-            keys.view(torch.int32).numpy(),
+            keys.view(torch.uint16).numpy(),
             values.view(torch.uint16).numpy(),
-            self.step_of(meta),
+            self.step_of(meta, Hkv, H // Hkv),
             np.float32(scale),
             causal,
             get_num_threads(),

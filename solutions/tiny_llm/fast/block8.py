@@ -164,7 +164,7 @@ def attend_pages(room, count, shape, pages, slots, step, scale, workers):
     query = room.query[: count * H * D].reshape((count, Hkv, H // Hkv, D))
     out = room.heads[: count * H * D].reshape((count, Hkv, H // Hkv, D))
     lse = room.lse[: count * H].reshape((count, Hkv, H // Hkv))
-    attend(query, pages.keys.view(np.int32), pages.values, step, scale, True, workers, out, lse)
+    attend(query, pages.keys, pages.values, step, scale, True, workers, out, lse)
 
 
 @exact_kernel
@@ -194,7 +194,7 @@ class Block8:
         stream = x.numpy().reshape(-1)
         if isinstance(cache, PagedCache) and isinstance(cache.attention, TiledAttention):
             keys, values = (pages[cache.layer].view(torch.uint16).numpy() for pages in (cache.pool.keys, cache.pool.values))
-            step, slots = cache.attention.step_of(cache.meta), cache.meta.slot_mapping.numpy()
+            step, slots = cache.attention.step_of(cache.meta, Hkv, H // Hkv), cache.meta.slot_mapping.numpy()
             block_on_pages(
                 stream, count, self.parts, room, cos, sin, Pages(keys, values), slots, step, self.scale, workers
             )

@@ -17,12 +17,14 @@ from tiny_llm.fast.tiles import dot2_rows, load_rows, store_rows, zero_floats
 from tiny_llm.fast.vectors import (
     first_lanes,
     floats,
+    interleave,
     largest,
     largest_lane,
     load_floats,
     load_ints,
     store_floats,
     sum_of_lanes,
+    transpose,
 )
 
 TILE = 128
@@ -34,114 +36,111 @@ NOTHING = np.float32(-1e30)
 
 
 @exact_inlined
-def pack_keys(pages, table, head, start, stop, packed):
-    """Keys of a head, 16 of them side by side, two numbers of each.
+def find(table, shape, head, start, stop, starts):
+    """Where the numbers of a head begin for each token of a tile: elements of all pages.
 
     Args:
-        pages: bits of bfloat16, int32 [N, P, Hkv, D/2]: two numbers each.
         table: int32, the pages of the sequence.
-        packed: int32 [D/2 · TILE] = [TILE/16, D/2, 16]; what is behind the last key is left as it is.
+        shape: [N, P, Hkv, D] of the pages.
+        starts: int64 [TILE + 16]; overwritten. Behind the last token it goes on with the last one's.
     """
-    P, pairs = pages.shape[1], pages.shape[3]
+    P, Hkv, D = shape[1], shape[2], shape[3]
     for position in range(start, stop):
-        page, offset = table[position // P], position % P
-        at = (position - start) // 16 * pairs * 16 + (position - start) % 16
-        for pair in range(pairs):
-            packed[at + pair * 16] = pages[page, offset, head, pair]
+        starts[position - start] = ((table[position // P] * P + position % P) * Hkv + head) * D
+    for i in range(stop - start, (stop - start + 15) // 16 * 16):
+        starts[i] = starts[stop - start - 1]
 
 
 @exact_inlined
-def pack_values(pages, table, head, start, stop, packed):
-    """Values of a head, those of two neighboring tokens side by side.
+def pack_keys(pages, starts, count, D, packed):
+    """Keys of a head, 16 of them side by side, two numbers of each.
 
     Args:
-        pages: bits of bfloat16, uint16 [N, P, Hkv, D].
-        packed: uint32 [TILE/2 · D] = [TILE/2, D], with the even token's number in the lower half.
+        pages: all pages of a layer, uint16.
+        starts: from :func:`find`.
+        packed: int32 [TILE/16, D/2, 16]; overwritten.
     """
-    P, D = pages.shape[1], pages.shape[3]
-    for position in range(start, stop, 2):
-        even = pages[table[position // P], position % P, head]
-        at = (position - start) // 2 * D
-        if position + 1 < stop:
-            odd = pages[table[(position + 1) // P], (position + 1) % P, head]
-            for i in range(D):
-                packed[at + i] = np.uint32(even[i]) | (np.uint32(odd[i]) << np.uint32(16))
-        else:
-            for i in range(D):
-                packed[at + i] = even[i]
+    numbers, begins = pages.view(np.int32), np.empty(16, np.int64)
+    for block in range((count + 15) // 16):
+        for i in range(16):
+            begins[i] = starts[block * 16 + i] // 2
+        for pair in range(0, D // 2, 16):
+            transpose(numbers, begins, pair, packed, (block * D // 2 + pair) * 16)
+
+
+@exact_inlined
+def pack_values(pages, starts, count, D, packed):
+    """Values of a head, those of two neighboring tokens side by side.
+
+    A token behind the last one counts as the last one again: its weight is 0.
+
+    Args:
+        packed: uint32 [TILE/2, D], with the even token's number in the lower half; overwritten.
+    """
+    for i in range(0, count, 2):
+        odd = min(i + 1, count - 1)
+        for j in range(0, D, 16):
+            interleave(pages, starts[i] + j, starts[odd] + j, packed, i // 2 * D + j)
 
 
 def _make_fold(rows: int):  # type: ignore[no-untyped-def]
     @exact_inlined
-    def fold(queries, row, first_seen, offset, group, causal, start, stop, keys, values, scores, weights, state):
+    def fold(row, seen, offset, group, causal, count, D, scratch):
         """The online softmax of some queries of a key head, over one tile of keys.
 
         Args:
-            queries: bits of bfloat16, int32 [Q · D/2]. row: the first of them.
-            first_seen: how many keys query 0 sees; one more for each ``group`` queries.
-            keys, values: the packed tile, as int32.
-            scores: float32 [rows · TILE]; weights: int16 [rows · TILE], bits of bfloat16; scratch.
-            state: peaks [Q], totals [Q], gathered [Q · D].
+            row: the first of the queries.
+            seen: how many keys of the tile the first of them sees; may be 0 or less, or more than there are.
+            offset: how many queries before it belong to the same token. Each token sees one key more.
+            count: keys of the tile.
         """
-        peaks, totals, gathered = state
-        D = len(gathered) // len(peaks)
         pairs = D // 2
-        count = stop - start
+        queries, weights = scratch.queries.view(np.int32), scratch.weights.view(np.int32)
         for block in range((count + 15) // 16):
             tile = zero_floats(rows)
             for pair in range(pairs):
-                some = load_ints(keys, (block * pairs + pair) * 16)
+                some = load_ints(scratch.keys, (block * pairs + pair) * 16)
                 tile = dot2_rows(tile, some, queries, row * pairs + pair, pairs)
-            store_rows(scores, block * 16, TILE, tile)
+            store_rows(scratch.scores, block * 16, TILE, tile)
         for i in range(rows):
-            seen = min(stop, first_seen + (offset + row + i) // group if causal else stop) - start
-            fold_row(i, row + i, seen, count, scores, weights, peaks, totals, gathered, D)
-        pairs_of_keys = weights.view(np.int32)
-        for block in range(D // 16):
-            at = row * D + block * 16
-            tile = load_rows(gathered, at, D, rows)
+            fold_row(i, row + i, min(count, seen + (offset + i) // group if causal else count), count, D, scratch)
+        for block in range(0, D, 16):
+            tile = load_rows(scratch.gathered, row * D + block, D, rows)
             for pair in range((count + 1) // 2):
-                some = load_ints(values, pair * D + block * 16)
-                tile = dot2_rows(tile, some, pairs_of_keys, pair, TILE // 2)
-            store_rows(gathered, at, D, tile)
+                some = load_ints(scratch.values, pair * D + block)
+                tile = dot2_rows(tile, some, weights, pair, TILE // 2)
+            store_rows(scratch.gathered, row * D + block, D, tile)
 
     return fold
 
 
 @exact_inlined
-def fold_row(i, query, seen, count, scores, weights, peaks, totals, gathered, D):
+def fold_row(i, query, seen, count, D, scratch):
     """Scores of a query to weights, and what it has gathered to the new peak."""
-    blocks = (count + 15) // 16
-    at = i * TILE
-    if seen <= 0:
-        for block in range(blocks):
-            store_floats(weights, at + block * 16, floats(0.0))
-        return
-    nothing = floats(NOTHING)
-    peak = floats(peaks[query])
+    blocks, at, nothing = (count + 15) // 16, i * TILE, floats(NOTHING)
+    scores, weights = scratch.scores, scratch.weights
+    peak = floats(scratch.peaks[query])
     for block in range(blocks):
-        some = first_lanes(load_floats(scores, at + block * 16), seen - block * 16, nothing)
-        peak = largest(peak, some)
+        peak = largest(peak, first_lanes(load_floats(scores, at + block * 16), seen - block * 16, nothing))
     new = largest_lane(peak)
     top, total = floats(new), floats(0.0)
     for block in range(blocks):
-        some = first_lanes(load_floats(scores, at + block * 16), seen - block * 16, nothing)
-        power = first_lanes(exponential(some - top), seen - block * 16, floats(0.0))
+        power = exponential(load_floats(scores, at + block * 16) - top)
+        power = first_lanes(power, seen - block * 16, floats(0.0))
         total = total + power
         store_floats(weights, at + block * 16, power)
-    if new > peaks[query]:
-        shrink = np.exp(peaks[query] - new)
-        totals[query] *= shrink
+    if new > scratch.peaks[query]:
+        shrink = np.exp(scratch.peaks[query] - new)
         factor = floats(shrink)
-        for block in range(D // 16):
-            here = query * D + block * 16
-            store_floats(gathered, here, load_floats(gathered, here) * factor)
-        peaks[query] = new
-    totals[query] += sum_of_lanes(total)
+        for block in range(0, D, 16):
+            here = query * D + block
+            store_floats(scratch.gathered, here, load_floats(scratch.gathered, here) * factor)
+        scratch.totals[query] *= shrink
+        scratch.peaks[query] = new
+    scratch.totals[query] += sum_of_lanes(total)
 
 
 fold_8, fold_4 = _make_fold(8), _make_fold(4)
-
 
 QUERIES = 256
 """Queries of a key head that a thread takes at a time."""
@@ -153,82 +152,122 @@ class Step(NamedTuple):
     starts: np.ndarray  # int32 [B + 1], `cu_seqlens_q`
     kv_lens: np.ndarray  # int32 [B]
     tables: np.ndarray  # int32 [B, most pages of one]
+    tasks: np.ndarray  # int32 [tasks, 3], from :func:`deal`
 
 
 @exact_kernel
-def deal(step, heads, group):
+def deal(starts, kv_lens, heads, group):
     """The tasks of a step, the longest first: int32 [tasks, 3] of sequence, key head, first query."""
     count = 0
-    for b in range(len(step.kv_lens)):
-        count += heads * (((step.starts[b + 1] - step.starts[b]) * group + QUERIES - 1) // QUERIES)
+    for b in range(len(kv_lens)):
+        count += heads * (((starts[b + 1] - starts[b]) * group + QUERIES - 1) // QUERIES)
     tasks, costs = np.empty((count, 3), np.int32), np.empty(count, np.int64)
     task = 0
-    for b in range(len(step.kv_lens)):
-        queries = (step.starts[b + 1] - step.starts[b]) * group
+    for b in range(len(kv_lens)):
+        queries = (starts[b + 1] - starts[b]) * group
         for first in range(0, queries, QUERIES):
             for head in range(heads):
                 tasks[task, 0], tasks[task, 1], tasks[task, 2] = b, head, first
-                costs[task] = -min(QUERIES, queries - first) * step.kv_lens[b]
+                costs[task] = -min(QUERIES, queries - first) * kv_lens[b]
                 task += 1
     return tasks[np.argsort(costs)]
 
 
+class Scratch(NamedTuple):
+    """Memory of a thread, small enough for its nearest caches."""
+
+    starts: np.ndarray  # int64 [TILE + 16]
+    keys: np.ndarray  # int32 [TILE · D/2]
+    values: np.ndarray  # uint32 [TILE/2 · D]
+    scores: np.ndarray  # float32 [ROWS · TILE]
+    weights: np.ndarray  # int16 [ROWS · TILE], bits of bfloat16
+    queries: np.ndarray  # int16 [QUERIES · D], bits of bfloat16
+    peaks: np.ndarray  # float32 [QUERIES]
+    totals: np.ndarray  # float32 [QUERIES]
+    gathered: np.ndarray  # float32 [QUERIES · D]
+
+
 @exact_kernel
-def attend_task(query, keys, values, step, b, head, first, scale, causal, out, lse):
+def make_scratch(D, most):
+    """For tasks of up to ``most`` queries."""
+    return Scratch(
+        np.empty(TILE + 16, np.int64),
+        np.empty(TILE * D // 2, np.int32),
+        np.empty(TILE * D // 2, np.uint32),
+        np.empty(ROWS * TILE, np.float32),
+        np.empty(ROWS * TILE, np.int16),
+        np.empty(most * D, np.int16),
+        np.empty(most, np.float32),
+        np.empty(most, np.float32),
+        np.empty(most * D, np.float32),
+    )
+
+
+@exact_kernel
+def attend_task(query, keys, values, step, task, scale, causal, scratch, out, lse):
     """Some queries of a sequence and key head, over all keys that they see.
 
     Args:
         query: float32 [T, Hkv, H/Hkv, D].
-        keys: int32 [N, P, Hkv, D/2]; values: uint16 [N, P, Hkv, D].
-        first: number of the first query: those of a token's heads come one after the other.
+        keys: uint16 [N, P, Hkv, D], bits of bfloat16; values likewise.
+        task: sequence, key head, and number of the first query: those of a token's heads come one after the other.
         out: float32 [T, Hkv, H/Hkv, D]; lse: float32 [T, Hkv, H/Hkv].
     """
+    b, head, first = task
     group, D = query.shape[2], query.shape[3]
     begin, kv_len, table = step.starts[b], step.kv_lens[b], step.tables[b]
     tokens = step.starts[b + 1] - begin
     count = min(QUERIES, tokens * group - first)
     padded = (count + 3) // 4 * 4
-    first_seen = kv_len - tokens + 1 + first // group if causal else kv_len
-    offset = first % group
-    bits, state = np.zeros(padded * D, np.int16), (
-        np.full(padded, NOTHING, np.float32),
-        np.zeros(padded, np.float32),
-        np.zeros(padded * D, np.float32),
-    )
-    for i in range(count):
-        number = first + i
-        row = query[begin + number // group, head, number % group]
+    first_seen = kv_len - tokens + 1
+    for i in range(padded):
+        scratch.peaks[i], scratch.totals[i] = NOTHING, 0
+        row = query[begin + (first + min(i, count - 1)) // group, head, (first + min(i, count - 1)) % group]
         for block in range(0, D, 16):
-            store_floats(bits, i * D + block, load_floats(row, block) * floats(scale))
-    queries = bits.view(np.int32)
-    packed_keys, packed_values = np.zeros(TILE * D // 2, np.int32), np.zeros(TILE * D // 2, np.uint32)
-    scores, weights = np.empty(ROWS * TILE, np.float32), np.empty(ROWS * TILE, np.int16)
-    most = min(kv_len, first_seen + (offset + count - 1) // group) if causal else kv_len
+            store_floats(scratch.queries, i * D + block, load_floats(row, block) * floats(scale))
+            store_floats(scratch.gathered, i * D + block, floats(0.0))
+    most = min(kv_len, first_seen + (first + count - 1) // group) if causal else kv_len
     for start in range(0, most, TILE):
         stop = min(start + TILE, most)
-        pack_keys(keys, table, head, start, stop, packed_keys)
-        pack_values(values, table, head, start, stop, packed_values)
+        find(table, keys.shape, head, start, stop, scratch.starts)
+        pack_keys(keys.reshape(-1), scratch.starts, stop - start, D, scratch.keys)
+        pack_values(values.reshape(-1), scratch.starts, stop - start, D, scratch.values)
         row = 0
-        while padded - row >= 8:
-            fold_8(queries, row, first_seen, offset, group, causal, start, stop, packed_keys, packed_values, scores, weights, state)
-            row += 8
-        if padded - row >= 4:
-            fold_4(queries, row, first_seen, offset, group, causal, start, stop, packed_keys, packed_values, scores, weights, state)
-    peaks, totals, gathered = state
+        while row < padded:
+            rows = 8 if padded - row >= 8 else 4
+            # how many keys the first and the last of these queries see
+            seen = first_seen + (first + row) // group if causal else stop
+            last_seen = first_seen + (first + row + rows - 1) // group if causal else stop
+            if last_seen > start:
+                if rows == 8:
+                    fold_8(row, seen - start, (first + row) % group, group, causal, stop - start, D, scratch)
+                else:
+                    fold_4(row, seen - start, (first + row) % group, group, causal, stop - start, D, scratch)
+            row += rows
     for i in range(count):
-        number = first + i
-        token, each = begin + number // group, number % group
-        total = totals[i] if totals[i] > 0 else np.float32(1)
-        lse[token, head, each] = peaks[i] + np.log(total) if totals[i] > 0 else -np.inf
-        for j in range(D):
-            out[token, head, each, j] = gathered[i * D + j] / total
+        token, each = begin + (first + i) // group, (first + i) % group
+        total = scratch.totals[i] if scratch.totals[i] > 0 else np.float32(1)
+        lse[token, head, each] = scratch.peaks[i] + np.log(total) if scratch.totals[i] > 0 else -np.inf
+        share = floats(total)
+        for block in range(0, D, 16):
+            store_floats(out[token, head, each], block, load_floats(scratch.gathered, i * D + block) / share)
+
+
+@exact_kernel
+def attend_tasks(query, keys, values, step, first, workers, scale, causal, out, lse):
+    """Every ``workers``-th task, from number ``first`` on."""
+    tasks, group = step.tasks, query.shape[2]
+    longest = 0
+    for b in range(len(step.kv_lens)):
+        longest = max(longest, (step.starts[b + 1] - step.starts[b]) * group)
+    scratch = make_scratch(query.shape[3], min(QUERIES, longest + 3))
+    for number in range(first, len(tasks), workers):
+        task = tasks[number, 0], tasks[number, 1], tasks[number, 2]
+        attend_task(query, keys, values, step, task, scale, causal, scratch, out, lse)
 
 
 @exact_kernel
 def attend(query, keys, values, step, scale, causal, workers, out, lse):
     """Attention of a step over pages: arguments as for :func:`attend_task`, of all sequences."""
-    tasks = deal(step, query.shape[1], query.shape[2])
     for worker in prange(workers):
-        for task in range(worker, len(tasks), workers):
-            b, head, first = tasks[task]
-            attend_task(query, keys, values, step, b, head, first, scale, causal, out, lse)
+        attend_tasks(query, keys, values, step, worker, workers, scale, causal, out, lse)
