@@ -7,9 +7,10 @@ import torch
 from numba import get_num_threads
 from torch import Tensor
 
-from tiny_llm.fast.tiled_attention import Step, attend, deal
+from tiny_llm.fast.tiled_attention import Pages, Step, attend, deal
 from tiny_llm.paged.attention import Attended
 from tiny_llm.paged.metadata import ForwardMeta
+from tiny_llm.paged.pool import KvPool
 
 
 class TiledAttention:
@@ -19,6 +20,7 @@ class TiledAttention:
         """Nothing is known of any step yet."""
         self.meta: ForwardMeta | None = None
         self.step: Step | None = None
+        self.pool: KvPool | None = None
 
     def step_of(self, meta: ForwardMeta, heads: int, group: int) -> Step:
         """The arrays of a step; all layers use the same.
@@ -28,9 +30,18 @@ class TiledAttention:
         """
         if meta is not self.meta or self.step is None:
             starts, kv_lens = meta.cu_seqlens_q.numpy(), meta.seq_lens_kv.numpy()
-            self.step = Step(starts, kv_lens, meta.block_table.contiguous().numpy(), deal(starts, kv_lens, heads, group))
+            tables, tasks = meta.block_table.contiguous().numpy(), deal(starts, kv_lens, heads, group)
+            self.step = Step(starts, kv_lens, tables, tasks, meta.slot_mapping.numpy())
             self.meta = meta
         return self.step
+
+    def pages_of(self, pool: KvPool) -> list[Pages]:
+        """The pages of each layer."""
+        if pool is not self.pool:
+            self.pool = pool
+            both = pool.keys.view(torch.uint16).numpy(), pool.values.view(torch.uint16).numpy()
+            self.pages = [Pages(keys, values) for keys, values in zip(*both, strict=True)]
+        return self.pages
 
     def __call__(
         self, query: Tensor, keys: Tensor, values: Tensor, meta: ForwardMeta, scale: float, causal: bool

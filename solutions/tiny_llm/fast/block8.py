@@ -86,12 +86,22 @@ class Rooms:
         """Nothing yet; ``parts`` are those of any block."""
         self.parts = parts
         self.tokens = 0
+        self.angles: Angles | None = None
 
     def room(self, tokens: int) -> Room:
         """Room for a step of so many tokens, or more."""
         if tokens > self.tokens:
             self.tokens, self.newest = tokens, make_room(self.parts, tokens)
         return self.newest
+
+    def tables(self, angles: Angles, rows: int) -> tuple[np.ndarray, np.ndarray]:
+        """The angles of a step, cos and sin, float32 [T, D/2]: all blocks get the same."""
+        if angles is not self.angles:
+            self.angles = angles
+            self.cos, self.sin = (
+                table.expand(rows, -1, -1, -1).reshape(-1, table.shape[-1]).contiguous().numpy() for table in angles
+            )
+        return self.cos, self.sin
 
 
 @exact_kernel
@@ -136,13 +146,6 @@ def after_attention(heads, x, count, parts, room, workers):
     multiply(parts.down, room.rows, count, True, workers, x)
 
 
-class Pages(NamedTuple):
-    """A layer's pages, as bits of bfloat16."""
-
-    keys: np.ndarray  # uint16 [N, P, Hkv, D]
-    values: np.ndarray
-
-
 @exact_kernel
 def write(room, count, heads, size, pages, slots):
     """Keys and values of a step to their places."""
@@ -157,10 +160,10 @@ def write(room, count, heads, size, pages, slots):
 
 
 @exact_kernel
-def attend_pages(room, count, shape, pages, slots, step, scale, workers):
+def attend_pages(room, count, shape, pages, step, scale, workers):
     """Write a step's keys and values to their places, and attend: from ``room.query`` to ``room.heads``."""
     H, Hkv, D = shape
-    write(room, count, Hkv, D, pages, slots)
+    write(room, count, Hkv, D, pages, step.slots)
     query = room.query[: count * H * D].reshape((count, Hkv, H // Hkv, D))
     out = room.heads[: count * H * D].reshape((count, Hkv, H // Hkv, D))
     lse = room.lse[: count * H].reshape((count, Hkv, H // Hkv))
@@ -168,10 +171,10 @@ def attend_pages(room, count, shape, pages, slots, step, scale, workers):
 
 
 @exact_kernel
-def block_on_pages(x, count, parts, room, cos, sin, pages, slots, step, scale, workers):
+def block_on_pages(x, count, parts, room, cos, sin, pages, step, scale, workers):
     """A whole block whose keys and values are on pages: as the three parts one after the other."""
     before_attention(x, count, parts, room, cos, sin, workers)
-    attend_pages(room, count, parts.shape, pages, slots, step, scale, workers)
+    attend_pages(room, count, parts.shape, pages, step, scale, workers)
     after_attention(room.heads, x, count, parts, room, workers)
 
 
@@ -190,13 +193,13 @@ class Block8:
         H, Hkv, D = self.parts.shape
         count, workers = B * L, get_num_threads()
         room = self.rooms.room(count)
-        cos, sin = (table.expand(B, -1, -1, -1).reshape(count, D // 2).numpy() for table in angles)
+        cos, sin = self.rooms.tables(angles, B)
         stream = x.numpy().reshape(-1)
         if isinstance(cache, PagedCache) and isinstance(cache.attention, TiledAttention):
-            keys, values = (pages[cache.layer].view(torch.uint16).numpy() for pages in (cache.pool.keys, cache.pool.values))
-            step, slots = cache.attention.step_of(cache.meta, Hkv, H // Hkv), cache.meta.slot_mapping.numpy()
+            attention = cache.attention
+            step, pages = attention.step_of(cache.meta, Hkv, H // Hkv), attention.pages_of(cache.pool)[cache.layer]
             block_on_pages(
-                stream, count, self.parts, room, cos, sin, Pages(keys, values), slots, step, self.scale, workers
+                stream, count, self.parts, room, cos, sin, pages, step, self.scale, workers
             )
             return x
         before_attention(stream, count, self.parts, room, cos, sin, workers)

@@ -131,3 +131,16 @@ def round_to_bfloat(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
     odd = builder.and_(builder.lshr(bits, constant(16)), constant(1))
     rounded = builder.add(bits, builder.add(odd, constant(0x7FFF)))
     return builder.trunc(builder.lshr(rounded, constant(16)), ir.VectorType(ir.IntType(16), LANES))
+
+
+def exchange(builder: ir.IRBuilder, rows: list[ir.Value]) -> list[ir.Value]:
+    """16 registers with rows and columns exchanged: neighbors first, then pairs of neighbors, and so on."""
+    rows = list(rows)
+    for step in (1, 2, 4, 8):
+        low = ir.Constant(INTS, [lane + (LANES - step if lane & step else 0) for lane in range(LANES)])
+        high = ir.Constant(INTS, [lane + (LANES if lane & step else step) for lane in range(LANES)])
+        for row in range(LANES):
+            if not row & step:
+                pair = rows[row], rows[row + step]
+                rows[row], rows[row + step] = (builder.shuffle_vector(*pair, order) for order in (low, high))
+    return rows

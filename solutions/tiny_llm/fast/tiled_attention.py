@@ -13,22 +13,21 @@ from numba import prange
 
 from tiny_llm.fast.compiling import exact_inlined, exact_kernel
 from tiny_llm.fast.small import exponential
-from tiny_llm.fast.tiles import dot2_rows, load_rows, store_rows, zero_floats
+from tiny_llm.fast.tiles import fma_rows, load_rows, store_rows, zero_floats
 from tiny_llm.fast.vectors import (
     first_lanes,
     floats,
-    interleave,
     largest,
     largest_lane,
+    load_bfloats,
     load_floats,
-    load_ints,
     store_floats,
     sum_of_lanes,
-    transpose,
+    transpose_bfloats,
 )
 
-TILE = 128
-"""Keys of a tile: a multiple of 32. The tiles of a sequence begin at its first key."""
+TILE = 64
+"""Keys of a tile: a multiple of 16. The tiles of a sequence begin at its first key."""
 ROWS = 8
 """Queries of a tile."""
 NOTHING = np.float32(-1e30)
@@ -42,7 +41,7 @@ def find(table, shape, head, start, stop, starts):
     Args:
         table: int32, the pages of the sequence.
         shape: [N, P, Hkv, D] of the pages.
-        starts: int64 [TILE + 16]; overwritten. Behind the last token it goes on with the last one's.
+        starts: int64 [TILE]; overwritten. Behind the last token it goes on with the last one's.
     """
     P, Hkv, D = shape[1], shape[2], shape[3]
     for position in range(start, stop):
@@ -52,35 +51,25 @@ def find(table, shape, head, start, stop, starts):
 
 
 @exact_inlined
-def pack_keys(pages, starts, count, D, packed):
-    """Keys of a head, 16 of them side by side, two numbers of each.
+def load_keys(pages, starts, count, D, tile):
+    """Keys of a head, 16 of them side by side.
 
     Args:
-        pages: all pages of a layer, uint16.
+        pages: all pages of a layer, bits of bfloat16, uint16.
         starts: from :func:`find`.
-        packed: int32 [TILE/16, D/2, 16]; overwritten.
+        tile: float32 [TILE/16, D, 16]; overwritten.
     """
-    numbers, begins = pages.view(np.int32), np.empty(16, np.int64)
-    for block in range((count + 15) // 16):
-        for i in range(16):
-            begins[i] = starts[block * 16 + i] // 2
-        for pair in range(0, D // 2, 16):
-            transpose(numbers, begins, pair, packed, (block * D // 2 + pair) * 16)
+    for first in range(0, count, 16):
+        for i in range(0, D, 32):
+            transpose_bfloats(pages, starts[first:], i, tile, first * D + i * 16)
 
 
 @exact_inlined
-def pack_values(pages, starts, count, D, packed):
-    """Values of a head, those of two neighboring tokens side by side.
-
-    A token behind the last one counts as the last one again: its weight is 0.
-
-    Args:
-        packed: uint32 [TILE/2, D], with the even token's number in the lower half; overwritten.
-    """
-    for i in range(0, count, 2):
-        odd = min(i + 1, count - 1)
-        for j in range(0, D, 16):
-            interleave(pages, starts[i] + j, starts[odd] + j, packed, i // 2 * D + j)
+def load_values(pages, starts, count, D, tile):
+    """Values of a head, float32 [TILE, D]."""
+    for token in range(count):
+        for i in range(0, D, 16):
+            store_floats(tile, token * D + i, load_bfloats(pages, starts[token] + i))
 
 
 def _make_fold(rows: int):  # type: ignore[no-untyped-def]
@@ -94,22 +83,20 @@ def _make_fold(rows: int):  # type: ignore[no-untyped-def]
             offset: how many queries before it belong to the same token. Each token sees one key more.
             count: keys of the tile.
         """
-        pairs = D // 2
-        queries, weights = scratch.queries.view(np.int32), scratch.weights.view(np.int32)
-        for block in range((count + 15) // 16):
+        for first in range(0, count, 16):
             tile = zero_floats(rows)
-            for pair in range(pairs):
-                some = load_ints(scratch.keys, (block * pairs + pair) * 16)
-                tile = dot2_rows(tile, some, queries, row * pairs + pair, pairs)
-            store_rows(scratch.scores, block * 16, TILE, tile)
+            for i in range(D):
+                some = load_floats(scratch.keys, first * D + i * 16)
+                tile = fma_rows(tile, some, scratch.queries, row * D + i, D)
+            store_rows(scratch.scores, first, TILE, tile)
         for i in range(rows):
             fold_row(i, row + i, min(count, seen + (offset + i) // group if causal else count), count, D, scratch)
-        for block in range(0, D, 16):
-            tile = load_rows(scratch.gathered, row * D + block, D, rows)
-            for pair in range((count + 1) // 2):
-                some = load_ints(scratch.values, pair * D + block)
-                tile = dot2_rows(tile, some, weights, pair, TILE // 2)
-            store_rows(scratch.gathered, row * D + block, D, tile)
+        for i in range(0, D, 16):
+            tile = load_rows(scratch.gathered, row * D + i, D, rows)
+            for token in range(count):
+                some = load_floats(scratch.values, token * D + i)
+                tile = fma_rows(tile, some, scratch.weights, token, TILE)
+            store_rows(scratch.gathered, row * D + i, D, tile)
 
     return fold
 
@@ -146,6 +133,13 @@ QUERIES = 256
 """Queries of a key head that a thread takes at a time."""
 
 
+class Pages(NamedTuple):
+    """A layer's pages, as bits of bfloat16."""
+
+    keys: np.ndarray  # uint16 [N, P, Hkv, D]
+    values: np.ndarray
+
+
 class Step(NamedTuple):
     """The sequences of a step."""
 
@@ -153,6 +147,7 @@ class Step(NamedTuple):
     kv_lens: np.ndarray  # int32 [B]
     tables: np.ndarray  # int32 [B, most pages of one]
     tasks: np.ndarray  # int32 [tasks, 3], from :func:`deal`
+    slots: np.ndarray  # int64 [T], `slot_mapping`
 
 
 @exact_kernel
@@ -176,12 +171,12 @@ def deal(starts, kv_lens, heads, group):
 class Scratch(NamedTuple):
     """Memory of a thread, small enough for its nearest caches."""
 
-    starts: np.ndarray  # int64 [TILE + 16]
-    keys: np.ndarray  # int32 [TILE · D/2]
-    values: np.ndarray  # uint32 [TILE/2 · D]
+    starts: np.ndarray  # int64 [TILE]
+    keys: np.ndarray  # float32 [TILE · D]
+    values: np.ndarray  # float32 [TILE · D]
     scores: np.ndarray  # float32 [ROWS · TILE]
-    weights: np.ndarray  # int16 [ROWS · TILE], bits of bfloat16
-    queries: np.ndarray  # int16 [QUERIES · D], bits of bfloat16
+    weights: np.ndarray  # float32 [ROWS · TILE]
+    queries: np.ndarray  # float32 [QUERIES · D]
     peaks: np.ndarray  # float32 [QUERIES]
     totals: np.ndarray  # float32 [QUERIES]
     gathered: np.ndarray  # float32 [QUERIES · D]
@@ -191,12 +186,12 @@ class Scratch(NamedTuple):
 def make_scratch(D, most):
     """For tasks of up to ``most`` queries."""
     return Scratch(
-        np.empty(TILE + 16, np.int64),
-        np.empty(TILE * D // 2, np.int32),
-        np.empty(TILE * D // 2, np.uint32),
+        np.empty(TILE, np.int64),
+        np.empty(TILE * D, np.float32),
+        np.empty(TILE * D, np.float32),
         np.empty(ROWS * TILE, np.float32),
-        np.empty(ROWS * TILE, np.int16),
-        np.empty(most * D, np.int16),
+        np.empty(ROWS * TILE, np.float32),
+        np.empty(most * D, np.float32),
         np.empty(most, np.float32),
         np.empty(most, np.float32),
         np.empty(most * D, np.float32),
@@ -230,8 +225,8 @@ def attend_task(query, keys, values, step, task, scale, causal, scratch, out, ls
     for start in range(0, most, TILE):
         stop = min(start + TILE, most)
         find(table, keys.shape, head, start, stop, scratch.starts)
-        pack_keys(keys.reshape(-1), scratch.starts, stop - start, D, scratch.keys)
-        pack_values(values.reshape(-1), scratch.starts, stop - start, D, scratch.values)
+        load_keys(keys.reshape(-1), scratch.starts, stop - start, D, scratch.keys)
+        load_values(values.reshape(-1), scratch.starts, stop - start, D, scratch.values)
         row = 0
         while row < padded:
             rows = 8 if padded - row >= 8 else 4

@@ -87,6 +87,31 @@ def dot2_rows(typing: Any, totals: Any, weights: Any, x: Any, at: Any, stride: A
 
 
 @intrinsic
+def fma_rows(typing: Any, totals: Any, weights: Any, x: Any, at: Any, stride: Any) -> Any:
+    """For each row r of ``totals``: add weights · x[at + r · stride].
+
+    Args:
+        totals: a tile of float32.
+        weights: 16 float32.
+        x: float32.
+    """
+
+    def make(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> ir.Value:
+        memory, result = Memory(context, builder, x, arguments[2]), arguments[0]
+        where = index(context, builder, signature, arguments, 3)
+        step = index(context, builder, signature, arguments, 4)
+        for row in range(totals.rows):
+            number = splat(builder, memory.load(where, ir.FloatType()))
+            total = builder.extract_value(arguments[0], row)
+            total = call(builder, "llvm.fma.v16f32", FLOATS, arguments[1], number, total)
+            result = builder.insert_value(result, total, row)
+            where = builder.add(where, step)
+        return result
+
+    return totals(totals, weights, x, at, stride), make
+
+
+@intrinsic
 def add_scaled_rows(
     typing: Any, totals: Any, sums: Any, scales: Any, minima: Any, steps: Any, offsets: Any, at: Any, stride: Any
 ) -> Any:

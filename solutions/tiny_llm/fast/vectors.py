@@ -26,6 +26,7 @@ from tiny_llm.fast.llvm_code import (
     Memory,
     call,
     constant,
+    exchange,
     index,
     round_to_bfloat,
     splat,
@@ -122,52 +123,32 @@ def store_bytes(typing: Any, array: Any, at: Any, x: Any) -> Any:
 
 
 @intrinsic
-def transpose(typing: Any, array: Any, starts: Any, offset: Any, target: Any, at: Any) -> Any:
-    """16 registers of int32 with rows and columns exchanged: target[at + 16·i + j] is array[starts[j] + offset + i].
+def transpose_bfloats(typing: Any, array: Any, starts: Any, offset: Any, target: Any, at: Any) -> Any:
+    """32 numbers each of 16 tokens, widened, with tokens side by side.
+
+    target[at + 16·i + j] is array[starts[j] + offset + i], for i < 32 and j < 16.
 
     Args:
-        starts: int64 [16].
+        array: bits of bfloat16, 16-bit.
+        starts: int64, the first 16 are read.
+        target: float32.
     """
 
     def make(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> ir.Value:
-        source, begins = (Memory(context, builder, kind, value) for kind, value in zip((array, starts), arguments, strict=False))
+        source, begins = (
+            Memory(context, builder, kind, value) for kind, value in zip((array, starts), arguments, strict=False)
+        )
         more = index(context, builder, signature, arguments, 2)
-        rows = []
-        for lane in range(LANES):
-            begin = begins.load(ir.Constant(ir.IntType(64), lane), ir.IntType(64))
-            rows.append(source.load(builder.add(begin, more), INTS))
-        for step in (1, 2, 4, 8):
-            low = ir.Constant(INTS, [lane + (LANES - step if lane & step else 0) for lane in range(LANES)])
-            high = ir.Constant(INTS, [lane + (LANES if lane & step else step) for lane in range(LANES)])
-            for row in range(LANES):
-                if not row & step:
-                    pair = rows[row], rows[row + step]
-                    rows[row], rows[row + step] = (builder.shuffle_vector(*pair, order) for order in (low, high))
         memory, where = Memory(context, builder, target, arguments[3]), index(context, builder, signature, arguments, 4)
-        for row in rows:
-            memory.store(where, row)
-            where = builder.add(where, ir.Constant(where.type, LANES))
+        begin = [begins.load(ir.Constant(ir.IntType(64), lane), ir.IntType(64)) for lane in range(LANES)]
+        rows = exchange(builder, [source.load(builder.add(each, more), INTS) for each in begin])
+        for row in rows:  # two numbers each: the first one is the lower half
+            for half in (builder.shl(row, constant(16)), builder.and_(row, constant(-65536))):
+                memory.store(where, builder.bitcast(half, FLOATS))
+                where = builder.add(where, ir.Constant(where.type, LANES))
         return context.get_dummy_value()
 
     return types.none(array, starts, offset, target, at), make
-
-
-@intrinsic
-def interleave(typing: Any, array: Any, even: Any, odd: Any, target: Any, at: Any) -> Any:
-    """Pairs of 16-bit numbers as 16 uint32: target[at + i] has array[even + i] in its lower half, array[odd + i] above."""
-
-    def make(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> ir.Value:
-        memory, halves = Memory(context, builder, array, arguments[0]), ir.VectorType(ir.IntType(16), LANES)
-        low, high = (
-            builder.zext(memory.load(index(context, builder, signature, arguments, number), halves), INTS)
-            for number in (1, 2)
-        )
-        where = index(context, builder, signature, arguments, 4)
-        value = builder.or_(low, builder.shl(high, constant(16)))
-        Memory(context, builder, target, arguments[3]).store(where, value)
-        return context.get_dummy_value()
-
-    return types.none(array, even, odd, target, at), make
 
 
 @intrinsic
