@@ -132,10 +132,21 @@ def test_an_engine_that_does_not_stream_has_no_first_token() -> None:
     assert made.first("chat") is None
 
 
-def test_the_memory_is_the_process_s_own() -> None:
-    made = toy("own")
-    list(take_turns([made], rounds()))
-    assert 1e6 < (made.memory("chat") or 0) < 1e9
+MEGABYTES = 80
+
+
+def test_the_memory_is_the_peak_of_the_workload_and_of_all_the_engine_s_processes() -> None:
+    plain, child = toy("own"), toy("own", child=MEGABYTES)
+    list(take_turns([plain], rounds()))
+    list(take_turns([child], rounds(workloads=(SMALL, PROMPT))))
+    few, many, after = plain.memory("chat"), child.memory("chat"), child.memory("prefill")
+    assert few is not None
+    assert many is not None
+    assert after is not None
+    assert 1e6 < few < 60e6
+    if sys.platform == "linux":
+        assert many - few > MEGABYTES * 0.9e6
+        assert many - after > MEGABYTES * 0.9e6, "the process was there for the workload before"
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,13 @@ def test_breaking_off_leaves_nothing_half_made_and_no_process(
     assert all(process.returncode is not None for process in started)
 
 
+def test_what_is_not_wanted_is_removed_again(tmp_path: Path, peer: Peer) -> None:
+    made = Environment(replace(peer, unwanted=("warp",)), tmp_path / "peers")
+    made.install(QUIET)
+    with pytest.raises(subprocess.CalledProcessError):
+        version_in(made)
+
+
 def test_what_a_killed_command_left_is_neither_taken_for_an_environment_nor_kept(
     tmp_path: Path, peer: Peer
 ) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -37,6 +38,7 @@ class Toy:
     def __init__(self, settings: dict[str, Any]) -> None:
         self.settings = settings
         self.runs = 0
+        self.child: subprocess.Popen[bytes]
 
     def run(self, requests: list[Request], room: int) -> list[Answer]:
         """Answer; the first run is the warm-up, which goes well."""
@@ -45,6 +47,11 @@ class Toy:
         self.runs += 1
         if self.runs > 1:
             self._fail(self.settings["fault"])
+        if self.runs == 2 and "child" in self.settings:
+            self.child = _child(self.settings["child"])
+        elif self.runs == 3 and "child" in self.settings:
+            self.child.kill()
+            self.child.wait()
         assert all(len(each.prompt) + each.max_tokens <= room for each in requests)
         time.sleep(self.settings.get("seconds", 0.001))
         short = self.runs > 1 and self.settings["fault"] == "too few tokens"
@@ -61,6 +68,15 @@ class Toy:
             time.sleep(600)
         if fault == "garbage":
             os.write(3 if os.name == "nt" else _bench_descriptor(), b"Segmentation fault, or so\n")
+
+
+def _child(megabytes: int) -> subprocess.Popen[bytes]:
+    """A process that has so much memory, once it says so."""
+    program = f"import time; kept = bytearray(b'x') * {megabytes}_000_000; print(); time.sleep(600)"
+    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    child.stdout.readline()
+    return child
 
 
 def _bench_descriptor() -> int:

@@ -24,6 +24,7 @@ class Peer:
     runner: Path
     packages: tuple[str, ...]
     torch: str | None = None
+    unwanted: tuple[str, ...] = ()
     note: str = ""
     build: Mapping[str, str] = field(default_factory=dict)
     run: Mapping[str, str] = field(default_factory=dict)
@@ -51,8 +52,9 @@ def load_peers(path: Path = CATALOGUE) -> dict[str, Peer]:
 
 
 def _peer(name: str, fields: dict[str, Any]) -> Peer:
+    lists = {key: tuple(fields.pop(key, ())) for key in ("packages", "unwanted")}
     runner = HERE / "runners" / fields.pop("runner")
-    return Peer(name=name, runner=runner, packages=tuple(fields.pop("packages")), **fields)
+    return Peer(name=name, runner=runner, **lists, **fields)
 
 
 def choose_peers(peers: Mapping[str, Peer], names: str) -> list[Peer]:

@@ -22,7 +22,7 @@ from coursekit.errors import CourseError
 from programs.waiting import Say, waiting
 
 TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
-PIP = ("-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--progress-bar", "off")
+PIP = ("-m", "pip", "--disable-pip-version-check", "--no-input")
 LAST_LINES = 12
 
 
@@ -104,8 +104,10 @@ class Environment:
             self._call([sys.executable, "-m", "venv", str(folder)], say)
             pip = [str(python_in(folder)), *PIP]
             if self.peer.torch:
-                self._install_torch([*pip, self.peer.torch], say)
-            self._call([*pip, *self.peer.packages], say)
+                self._install_torch([*pip, "install", self.peer.torch], say)
+            self._call([*pip, "install", *self.peer.packages], say)
+            if self.peer.unwanted:
+                self._call([*pip, "uninstall", "--yes", *self.peer.unwanted], say)
 
     def _install_torch(self, command: Sequence[str], say: Say) -> None:
         """Two tries: torch's CPU builds have an index of their own, which not every network reaches."""
@@ -142,7 +144,14 @@ def own_environment() -> dict[str, str]:
 
 def _digest(peer: Peer) -> str:
     """Of all that decides what is in the environment."""
-    decides = [peer.torch, peer.packages, dict(peer.build), sys.version_info[:2], platform.machine()]
+    decides = [
+        peer.torch,
+        peer.packages,
+        peer.unwanted,
+        dict(peer.build),
+        sys.version_info[:2],
+        platform.machine(),
+    ]
     return hashlib.sha256(json.dumps(decides).encode()).hexdigest()[:10]
 
 

@@ -8,6 +8,9 @@ from typing import Any
 
 from wire import Answer, Request, Run, serve
 
+CACHE_BYTES = 2 * 2**30
+"""Room for all requests of all workloads."""
+
 
 def start(settings: dict[str, Any]) -> Run:
     """Load the model in bfloat16, and compile it."""
@@ -18,6 +21,7 @@ def start(settings: dict[str, Any]) -> Run:
         skip_tokenizer_init=True,
         dtype="bfloat16",
         max_num_seqs=32,
+        kv_cache_memory_bytes=CACHE_BYTES,
         max_model_len=4096,
         enable_prefix_caching=True,
     )

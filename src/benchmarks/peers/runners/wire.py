@@ -85,18 +85,32 @@ def _say(bench: TextIO, message: dict[str, Any]) -> None:
 
 
 def take_peak_memory() -> int | None:
-    """The most memory that this process has had since the last call, in bytes; None where the system does not tell.
+    """The most memory that this process and those that it has started have had since the last call, in bytes.
 
-    Where there is no Linux, it is the most since the process began.
+    Each process's own peak counts, so what several have in common counts several times. Where there is no Linux, it
+    is this process's peak since it began, or None where the system does not tell.
     """
     try:
-        with open("/proc/self/status", encoding="ascii", errors="replace") as status:
-            found = next(line.split()[1] for line in status if line.startswith("VmHWM:"))
-        with open("/proc/self/clear_refs", "w", encoding="ascii") as reset:
-            reset.write("5")  # the peak begins anew
-        return int(found) * 1024
-    except (OSError, StopIteration):
+        return sum(_take_peak(process) for process in _family(os.getpid()))
+    except OSError:
         return _peak_elsewhere()
+
+
+def _family(process: int) -> list[int]:
+    """A process and all that come from it."""
+    children: list[int] = []
+    for task in os.listdir(f"/proc/{process}/task"):
+        with open(f"/proc/{process}/task/{task}/children", encoding="ascii") as file:
+            children += map(int, file.read().split())
+    return [process, *(each for child in children for each in _family(child))]
+
+
+def _take_peak(process: int) -> int:
+    with open(f"/proc/{process}/status", encoding="ascii", errors="replace") as status:
+        found = next((line.split()[1] for line in status if line.startswith("VmHWM:")), "0")
+    with open(f"/proc/{process}/clear_refs", "w", encoding="ascii") as reset:
+        reset.write("5")  # the peak begins anew
+    return int(found) * 1024
 
 
 def _peak_elsewhere() -> int | None:
