@@ -61,7 +61,12 @@ def bench_peers(
     quick: Annotated[bool, typer.Option("--quick", help="One round, with 8 requests instead of 32.")] = False,
     limit: Annotated[
         float,
-        typer.Option(min=1, max=86_400, help="Seconds that an engine may take to start, and per workload."),
+        typer.Option(
+            min=1,
+            max=86_400,
+            callback=options.finite,
+            help="Seconds that an engine may take to start, and per workload.",
+        ),
     ] = 600,
     dtype: Annotated[
         Dtype, typer.Option(help="The number format of the course's engine; the others have their own.")
