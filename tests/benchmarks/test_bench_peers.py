@@ -20,7 +20,7 @@ from toy_engine import toy
 
 from benchmarks.peers.catalogue import Peer, load_peers
 from benchmarks.peers.engine_process import EngineCommand, Measured
-from benchmarks.peers.measuring import Engine, Rounds, Turn, best_peer, document, ratio, take_turns
+from benchmarks.peers.measuring import Engine, Rounds, Start, Turn, best_peer, document, ratio, take_turns
 from benchmarks.peers.picture import draw_peers
 from benchmarks.peers.report import print_peers
 from benchmarks.peers.workloads import WORKLOADS, Workload, choose_workloads
@@ -36,7 +36,7 @@ def rounds(count: int = 1, limit: float = 30.0, workloads: Sequence[Workload] = 
 
 def engine(name: str, first: float | None = 0.5, **speeds: Sequence[float]) -> Engine:
     """An engine with made-up figures."""
-    made = Engine(name, f"the {name}", EngineCommand([], {}), starts=[4.0])
+    made = Engine(name, f"the {name}", EngineCommand([], {}), starts=[Start(4.0, 150_000_000)])
     for workload, values in speeds.items():
         made.turns[workload] = [Turn(speed, Measured(1.0, first, 200_000_000)) for speed in values]
     return made
@@ -229,7 +229,7 @@ def test_the_table_marks_the_best_of_each_column_and_ends_with_the_ratios(engine
     assert ["this", "course's,", "×", "best", "peer", "1.25", "0.75"] in lines
     assert ["the", "slow", "–", "–"] in lines, "its seconds to the first token"
     assert ["the", "own", "200*", "200*"] in lines, "its megabytes"
-    assert ["the", "fast", "4.0"] in lines, "its seconds until it was ready"
+    assert ["the", "fast", "4.0", "150"] in lines, "its seconds and megabytes until it was ready"
 
 
 def test_without_another_engine_there_is_neither_a_mark_nor_a_ratio(engines: list[Engine]) -> None:

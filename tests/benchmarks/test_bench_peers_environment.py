@@ -78,7 +78,7 @@ def test_an_environment_is_installed_once_and_new_versions_take_the_place_of_old
     assert not second.installed
     second.install(QUIET)
     assert version_in(second) == "2.0"
-    assert folders(tmp_path / "peers") == [second.folder.name]
+    assert folders(tmp_path / "peers" / "warp") == [second.folder.name]
 
 
 def test_the_course_s_packages_are_not_in_it(
@@ -87,7 +87,7 @@ def test_the_course_s_packages_are_not_in_it(
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     made = Environment(peer, tmp_path / "peers")
     made.install(QUIET)
-    tried = [made.python, "-c", "import numpy"]
+    tried = [str(made.python), "-c", "import numpy"]
     done = subprocess.run(tried, capture_output=True, text=True, env=own_environment(), check=False)
     assert "No module named 'numpy'" in done.stderr
 
@@ -103,7 +103,7 @@ def test_what_pip_can_not_install_is_an_error_with_its_last_words_and_leaves_not
     assert "No matching distribution found for warp==3.0" in message
     assert message.endswith("try again: pdm run bench peers --with warp")
     assert not made.installed
-    assert folders(tmp_path / "peers") == []
+    assert folders(tmp_path / "peers" / "warp") == []
 
 
 @pytest.mark.parametrize("broken", [KeyboardInterrupt, SystemExit])
@@ -130,9 +130,20 @@ def test_breaking_off_leaves_nothing_half_made_and_no_process(
     made = Environment(peer, tmp_path / "peers")
     with pytest.raises(broken):
         made.install(QUIET)
-    assert folders(tmp_path / "peers") == []
+    assert folders(tmp_path / "peers" / "warp") == []
     assert len(started) == 2, "one made the environment, pip was in the middle of its work"
     assert all(process.returncode is not None for process in started)
+
+
+def test_variables_may_name_the_folder_and_none_leads_to_the_course_s_packages(
+    tmp_path: Path, peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", "somewhere")
+    made = Environment(replace(peer, run={"WARP_CACHE": "{folder}/cache"}), tmp_path)
+    variables = made.variables()
+    assert variables["WARP_CACHE"] == f"{made.folder}/cache"
+    assert "PYTHONPATH" not in variables
+    assert variables["PATH"] == os.environ["PATH"]
 
 
 def test_what_is_not_wanted_is_removed_again(tmp_path: Path, peer: Peer) -> None:
@@ -146,17 +157,17 @@ def test_what_a_killed_command_left_is_neither_taken_for_an_environment_nor_kept
     tmp_path: Path, peer: Peer
 ) -> None:
     made = Environment(peer, tmp_path / "peers")
-    half_made = tmp_path / "peers" / "warp-half-made-abc" / "bin"
+    half_made = tmp_path / "peers" / "warp" / "half-made" / "bin"
     half_made.mkdir(parents=True)
     (half_made / "python").touch()
     assert not made.installed
     made.install(QUIET)
-    assert folders(tmp_path / "peers") == [made.folder.name]
+    assert folders(tmp_path / "peers" / "warp") == [made.folder.name]
 
 
 def test_a_place_that_can_not_be_written_is_a_one_line_error(tmp_path: Path, peer: Peer) -> None:
     (tmp_path / "peers").write_text("a file")
-    with pytest.raises(CourseError, match=r"^warp could not be installed in .*peers/warp-\w+: "):
+    with pytest.raises(CourseError, match=r"^warp could not be installed in .*peers/warp/\w+: "):
         Environment(peer, tmp_path / "peers").install(QUIET)
 
 

@@ -52,7 +52,7 @@ def load_peers(path: Path = CATALOGUE) -> dict[str, Peer]:
 
 
 def _peer(name: str, fields: dict[str, Any]) -> Peer:
-    lists = {key: tuple(fields.pop(key, ())) for key in ("packages", "unwanted")}
+    lists: dict[str, Any] = {key: tuple(fields.pop(key, ())) for key in ("packages", "unwanted")}
     runner = HERE / "runners" / fields.pop("runner")
     return Peer(name=name, runner=runner, **lists, **fields)
 

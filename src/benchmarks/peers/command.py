@@ -18,7 +18,7 @@ from benchmarks.keeping import require_places
 from benchmarks.machine import busy, describe_machine, machine_line
 from benchmarks.peers.catalogue import HERE, Peer, choose_peers, load_peers
 from benchmarks.peers.engine_process import EngineCommand
-from benchmarks.peers.environment import Environment, own_environment, peers_folder
+from benchmarks.peers.environment import Environment, peers_folder
 from benchmarks.peers.measuring import Engine, Rounds, document, take_turns
 from benchmarks.peers.model_files import MODEL, model_files
 from benchmarks.peers.picture import draw_peers
@@ -135,8 +135,7 @@ def make_engines(there: Sequence[Environment], dtype: Dtype, threads: int, progr
     own = _command(Path(sys.executable), HERE / "runners" / "run_own.py", settings, os.environ)
     engines = [Engine(OWN, f"this course's, {dtype}", own)]
     for each in there:
-        environment = {**own_environment(), **each.peer.run}
-        command = _command(each.python, each.peer.runner, settings, environment)
+        command = _command(each.python, each.peer.runner, settings, each.variables())
         engines.append(Engine(each.peer.name, each.peer.label, command))
     return engines
 

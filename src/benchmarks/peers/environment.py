@@ -7,11 +7,12 @@ import json
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock
@@ -41,10 +42,10 @@ class Environment:
 
         Args:
             peer: the engine.
-            parent: the folder that all environments lie in.
+            parent: the folder that the environments of all peers lie in.
         """
         self.peer = peer
-        self.folder = parent / f"{peer.name}-{_digest(peer)}"
+        self.folder = parent / peer.name / _digest(peer)
 
     @property
     def python(self) -> Path:
@@ -76,23 +77,20 @@ class Environment:
             ) from error
 
     def _install(self, console: Console) -> None:
-        parent = self.folder.parent
-        parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(parent / f"{self.peer.name}.lock"):
+        folder = self.folder.parent
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / "lock"):
             if self.installed:
                 return
-            self._remove_others()  # of other versions, and what a command that was killed has left
-            half_made = Path(tempfile.mkdtemp(prefix=f"{self.peer.name}-half-made-", dir=parent))
+            for old in folder.glob("*/"):  # of other versions, and what a command that was killed has left
+                shutil.rmtree(old, ignore_errors=True)
+            half_made = folder / "half-made"
             try:
                 self._fill(half_made, console)
                 # Only its Python is called, by its path, and that finds its packages wherever the folder lies.
                 half_made.rename(self.folder)
             finally:
                 shutil.rmtree(half_made, ignore_errors=True)
-
-    def _remove_others(self) -> None:
-        for old in self.folder.parent.glob(f"{self.peer.name}-*"):
-            shutil.rmtree(old, ignore_errors=True)
 
     @property
     def _note(self) -> str:
@@ -101,35 +99,42 @@ class Environment:
     def _fill(self, folder: Path, console: Console) -> None:
         console.print(f"installing {self.peer.label}{self._note}", soft_wrap=True, markup=False)
         with waiting(f"{self.peer.name}: making an environment", console) as say:
-            self._call([sys.executable, "-m", "venv", str(folder)], say)
+            self._call([sys.executable, "-m", "venv", str(folder)], folder, say)
             pip = [str(python_in(folder)), *PIP]
             if self.peer.torch:
-                self._install_torch([*pip, "install", self.peer.torch], say)
-            self._call([*pip, "install", *self.peer.packages], say)
+                self._install_torch([*pip, "install", self.peer.torch], folder, say)
+            self._call([*pip, "install", *self.peer.packages], folder, say)
             if self.peer.unwanted:
-                self._call([*pip, "uninstall", "--yes", *self.peer.unwanted], say)
+                self._call([*pip, "uninstall", "--yes", *self.peer.unwanted], folder, say)
 
-    def _install_torch(self, command: Sequence[str], say: Say) -> None:
+    def _install_torch(self, command: Sequence[str], folder: Path, say: Say) -> None:
         """Two tries: torch's CPU builds have an index of their own, which not every network reaches."""
         try:
-            self._call(command, say)
+            self._call(command, folder, say)
         except CourseError:
-            self._call([*command, "--extra-index-url", TORCH_CPU_INDEX], say)
+            self._call([*command, "--extra-index-url", TORCH_CPU_INDEX], folder, say)
 
-    def _call(self, command: Sequence[str], say: Say) -> None:
-        """Let a program do a part of the work, and say what it says."""
+    def _call(self, command: Sequence[str], folder: Path, say: Say) -> None:
+        """Let a program do a part of the work, and say what it says; what it puts down for a while is gone then."""
         lines: list[str] = []
-        with _started(command, {**own_environment(), **self.peer.build}) as process:
-            assert process.stdout is not None
-            for line in process.stdout:
-                lines.append(line.rstrip())
-                say(f"{self.peer.name}: {lines[-1][:100]}")
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix="temporary-") as temporary:
+            places = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), temporary)
+            with _started(command, {**own_environment(), **self.peer.build, **places}) as process:
+                assert process.stdout is not None
+                for line in process.stdout:
+                    lines.append(line.rstrip())
+                    say(f"{self.peer.name}: {lines[-1][:100]}")
         if process.returncode:
             raise CourseError(
                 f"{self.peer.name} could not be installed{self._note}. The last that was said:\n"
                 + "\n".join(lines[-LAST_LINES:])
                 + f"\nIs there a network, and room on the disk? Then try again: {self.peer.install_command}"
             )
+
+    def variables(self) -> dict[str, str]:
+        """The variables of the environment for the peer's runner."""
+        own = {name: value.format(folder=self.folder) for name, value in self.peer.run.items()}
+        return {**own_environment(), **own}
 
 
 def python_in(folder: Path) -> Path:
@@ -178,14 +183,14 @@ def _started(command: Sequence[str], environment: dict[str, str]) -> Iterator[su
 
 def end(process: subprocess.Popen[str]) -> None:
     """End a process that was started in a session of its own, with all that it has started (a compiler, workers)."""
-    import signal
-
-    if process.poll() is None:
-        if os.name == "nt":
-            process.kill()
-        else:
+    if os.name == "nt":
+        process.kill()
+    else:
+        # Its children may be there though it has ended itself, or may all be gone.
+        with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     for stream in (process.stdin, process.stdout):
         if stream is not None:
-            stream.close()
+            with suppress(BrokenPipeError):  # what it never read
+                stream.close()

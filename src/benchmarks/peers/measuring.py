@@ -19,6 +19,14 @@ class Turn:
     measured: Measured
 
 
+@dataclass(frozen=True)
+class Start:
+    """How an engine became ready."""
+
+    seconds: float  # from its process's start
+    memory: int | None  # bytes, the most until then
+
+
 @dataclass
 class Engine:
     """A row of the table, and what has been measured for it."""
@@ -27,13 +35,19 @@ class Engine:
     label: str
     command: EngineCommand
     turns: dict[str, list[Turn]] = field(default_factory=dict)  # by the workload's name
-    starts: list[float] = field(default_factory=list)  # seconds from its process's start until it was ready
+    starts: list[Start] = field(default_factory=list)
     failed: str | None = None
 
     def median(self, workload: str, value: Callable[[Turn], float | None]) -> float | None:
         """The middle one of the values over the turns of a workload; None where there is none."""
         values = [found for turn in self.turns.get(workload, []) if (found := value(turn)) is not None]
         return statistics.median(values) if values else None
+
+    @property
+    def start(self) -> Start | None:
+        """The start that took the middle time (of an even number, the longer one of the middle two)."""
+        ordered = sorted(self.starts, key=lambda each: each.seconds)
+        return ordered[len(ordered) // 2] if ordered else None
 
     def speed(self, workload: str) -> float | None:
         """The median of the tokens per second."""
@@ -84,7 +98,7 @@ def _turn(engine: Engine, rounds: Rounds, number: int) -> Generator[str]:
     where = f"round {number} of {rounds.count}: {engine.name}"
     yield f"{where}, starting"
     with EngineProcess(engine.command, rounds.limit) as process:
-        engine.starts.append(process.seconds_to_ready)
+        engine.starts.append(Start(process.seconds_to_ready, process.memory))
         for workload in rounds.workloads:
             yield f"{where}, {workload.name}"
             process.run(workload.warm_up(rounds.seed, rounds.quick), workload.room)
@@ -122,7 +136,7 @@ def _row(engine: Engine, workloads: Sequence[str]) -> dict[str, Any]:
         "name": engine.name,
         "label": engine.label,
         "failed": engine.failed,
-        "starts": [round(each, 3) for each in engine.starts],
+        "starts": [{"seconds": round(each.seconds, 3), "memory": each.memory} for each in engine.starts],
         "workloads": {
             name: {
                 "tokens_per_second": _rounded(engine.speed(name), 3),

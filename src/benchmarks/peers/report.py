@@ -61,8 +61,7 @@ def print_peers(
     if measured:
         print_whole(console, speed_table(measured, workloads, own))
         print_whole(console, figure_table(FIRST, measured, workloads))
-        memory = figure_table(MEMORY, measured, workloads)
-        print_whole(console, memory)
+        print_whole(console, figure_table(MEMORY, measured, workloads))
         print_whole(console, starts_table(measured))
     for engine in engines:
         if engine.failed is not None:
@@ -100,10 +99,12 @@ def figure_table(figure: Figure, engines: Sequence[Engine], workloads: Sequence[
 
 
 def starts_table(engines: Sequence[Engine]) -> Table:
-    """How long each engine took to be ready."""
-    made = _table("from the process's start until it was ready", ["s"])
+    """How long each engine took to be ready, and with how much memory."""
+    made = _table("from its process's start until the engine was ready", ["s", "MB"])
     for engine in engines:
-        made.add_row(engine.label, f"{sorted(engine.starts)[len(engine.starts) // 2]:.1f} ")
+        if engine.start is not None:
+            memory = "–" if engine.start.memory is None else MEMORY.show(engine.start.memory)
+            made.add_row(engine.label, f"{engine.start.seconds:.1f} ", f"{memory} ")
     return made
 
 
