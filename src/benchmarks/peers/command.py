@@ -71,7 +71,9 @@ def bench_peers(
     dtype: Annotated[
         Dtype, typer.Option(help="The number format of the course's engine; the others have their own.")
     ] = Dtype.BFLOAT16,
-    seed: Annotated[int, typer.Option(help="Chooses the prompts and their lengths.")] = 0,
+    seed: Annotated[
+        int, typer.Option(callback=options.fits_64_bits, help="Chooses the prompts and their lengths.")
+    ] = 0,
     out: Annotated[
         Path | None,
         typer.Option(help="The JSON file to write; the picture goes beside it. Otherwise in .course/bench."),
