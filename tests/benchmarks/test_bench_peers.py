@@ -26,7 +26,7 @@ from benchmarks.peers.report import print_peers
 from benchmarks.peers.workloads import WORKLOADS, Workload, choose_workloads
 from coursekit.errors import CourseError
 
-SMALL = Workload("chat", "three requests", 3, (2, 5), (3, 6))
+SMALL = Workload("chat", "all short", 3, (2, 5), (3, 6))
 PROMPT = Workload("prefill", "one prompt", 1, (40, 40), (1, 1), counts_prompts=True)
 
 
@@ -45,7 +45,7 @@ def engine(name: str, first: float | None = 0.5, **speeds: Sequence[float]) -> E
 def printed(engines: Sequence[Engine], workloads: Sequence[Workload], missing: Sequence[Peer] = ()) -> str:
     console = Console(width=120)
     with console.capture() as capture:
-        print_peers(console, engines, workloads, "own", missing)
+        print_peers(console, engines, rounds(workloads=workloads), "own", missing)
     return capture.get()
 
 
@@ -85,6 +85,12 @@ def test_a_warm_up_has_as_many_requests_short_ones_but_a_measured_prompt_whole()
         assert max(len(each.prompt) for each in warm_up) <= longest
         assert max(each.max_tokens for each in warm_up) <= 4
     assert len(WORKLOADS["prefill"].warm_up(0)[0].prompt) == 2048
+
+
+def test_a_workload_is_described_with_the_requests_that_come() -> None:
+    chat = WORKLOADS["chat"]
+    assert chat.described(quick=False) == "chat: 32 requests, short prompts, output tokens"
+    assert chat.described(quick=True) == "chat: 8 requests, short prompts, output tokens"
 
 
 def test_only_chooses_columns_in_the_order_of_the_table() -> None:
@@ -250,7 +256,10 @@ def test_what_failed_and_what_is_not_installed_is_named_with_the_command_that_in
 
 def test_the_json_holds_every_turn(engines: list[Engine]) -> None:
     kept = json.loads(json.dumps(document(engines, rounds(workloads=(SMALL, PROMPT)), "own")))
-    assert kept["workloads"] == {"chat": "three requests", "prefill": "one prompt"}
+    assert kept["workloads"] == {
+        "chat": "chat: 3 requests, all short, output tokens",
+        "prefill": "prefill: 1 request, one prompt, prompt tokens",
+    }
     assert kept["ratios"] == {"chat": 1.25, "prefill": 0.75}
     own, slow, fast = kept["engines"]
     assert own["workloads"]["chat"]["tokens_per_second"] == 100
@@ -261,7 +270,10 @@ def test_the_json_holds_every_turn(engines: list[Engine]) -> None:
 
 def test_the_picture_is_an_svg_and_leaves_out_workloads_that_were_not_measured(engines: list[Engine]) -> None:
     mixed = WORKLOADS["mixed"]
-    pictures = [draw_peers(engines, chosen, "own", "two cores") for chosen in ([SMALL], [SMALL, mixed])]
+    pictures = [
+        draw_peers(engines, rounds(workloads=chosen), "own", "two cores")
+        for chosen in ([SMALL], [SMALL, mixed])
+    ]
     roots = [ElementTree.fromstring(picture) for picture in pictures]
     assert roots[0].tag == "{http://www.w3.org/2000/svg}svg"
     assert roots[0].get("height") == roots[1].get("height")

@@ -165,13 +165,13 @@ class _Kept:
         """Print the tables, then write them as JSON and as a picture."""
         machine = machine_line(self.about["machine"])
         self.console.print(machine, "", style="dim", soft_wrap=True)
-        print_peers(self.console, engines, plan.workloads, OWN, self.missing)
+        print_peers(self.console, engines, plan, OWN, self.missing)
         if not any(engine.turns for engine in engines):
             return
         kept = {**self.about, "finished": finished, **document(engines, plan, OWN)}
         picture = self.target.with_suffix(".svg")
         write_text(self.target, f"{json.dumps(kept, indent=2, ensure_ascii=False)}\n")
-        write_files({picture: draw_peers(engines, plan.workloads, OWN, machine)})
+        write_files({picture: draw_peers(engines, plan, OWN, machine)})
         names = (name_of(path, self.course) for path in (self.target, picture))
         self.console.print(f"kept in {' and '.join(names)}", style="dim", soft_wrap=True)
 

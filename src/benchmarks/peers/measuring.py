@@ -125,7 +125,7 @@ def document(engines: Sequence[Engine], rounds: Rounds, own: str) -> dict[str, A
     """All that was measured, turn by turn, ready for JSON."""
     names = [workload.name for workload in rounds.workloads]
     return {
-        "workloads": {each.name: each.title for each in rounds.workloads},
+        "workloads": {each.name: each.described(rounds.quick) for each in rounds.workloads},
         "engines": [_row(engine, names) for engine in engines],
         "ratios": {name: _rounded(ratio(engines, own, name), 3) for name in names},
     }

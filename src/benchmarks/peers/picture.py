@@ -6,7 +6,7 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from benchmarks.peers.measuring import Engine, ratio
+from benchmarks.peers.measuring import Engine, Rounds, ratio
 from benchmarks.peers.workloads import Workload
 from benchmarks.picture import COLOURS, MUTED, SETTINGS, WIDTH
 from coursekit.errors import CourseError
@@ -18,12 +18,12 @@ OWN, OTHER = COLOURS[1], COLOURS[0]
 ROW_HEIGHT, WORKLOAD_HEIGHT = 0.22, 0.5
 
 
-def draw_peers(engines: Sequence[Engine], workloads: Sequence[Workload], own: str, caption: str) -> bytes:
+def draw_peers(engines: Sequence[Engine], rounds: Rounds, own: str, caption: str) -> bytes:
     """All workloads that were measured, one under the other, as SVG; each has a scale of its own.
 
     Args:
         engines: the bars.
-        workloads: those that may have been measured, at least one of them.
+        rounds: how they were measured; at least one of its workloads was.
         own: the name of the engine that is compared with the best other one.
         caption: the machine.
 
@@ -37,7 +37,7 @@ def draw_peers(engines: Sequence[Engine], workloads: Sequence[Workload], own: st
         raise CourseError("the picture needs matplotlib: `pdm install` brings it") from None
     drawn = [
         (workload, rows)
-        for workload in workloads
+        for workload in rounds.workloads
         if (rows := [each for each in engines if workload.name in each.turns])
     ]
     heights = [WORKLOAD_HEIGHT + ROW_HEIGHT * len(rows) for _, rows in drawn]
@@ -45,14 +45,14 @@ def draw_peers(engines: Sequence[Engine], workloads: Sequence[Workload], own: st
         fig = Figure(figsize=(WIDTH, sum(heights) + 0.3), layout="constrained")
         axes = fig.subplots(len(drawn), 1, squeeze=False, height_ratios=heights)[:, 0]
         for ax, (workload, rows) in zip(axes, drawn, strict=True):
-            _draw_workload(ax, workload, rows, own)
+            _draw_workload(ax, workload, rows, own, rounds.quick)
         fig.supxlabel(caption, fontsize=7.5, color=MUTED)
         buffer = io.BytesIO()
         fig.savefig(buffer, format="svg", metadata={"Date": None})
     return buffer.getvalue()
 
 
-def _draw_workload(ax: Axes, workload: Workload, rows: Sequence[Engine], own: str) -> None:
+def _draw_workload(ax: Axes, workload: Workload, rows: Sequence[Engine], own: str, quick: bool) -> None:
     values = [row.speed(workload.name) or 0.0 for row in rows]
     colours = [OWN if row.name == own else OTHER for row in rows]
     ax.barh(range(len(rows)), values, color=colours, height=0.68)
@@ -61,8 +61,7 @@ def _draw_workload(ax: Axes, workload: Workload, rows: Sequence[Engine], own: st
     ax.tick_params(length=0)
     ax.set_xticks([])
     ax.set_xlim(0, max(values) * 1.25)
-    unit = "prompt" if workload.counts_prompts else "output"
-    ax.set_title(f"{workload.name}: {workload.title}, {unit} tokens/s")
+    ax.set_title(f"{workload.described(quick)} per second")
     times = ratio(rows, own, workload.name)
     for y, (row, value) in enumerate(zip(rows, values, strict=True)):
         note = f"  ({times:.2f} × best peer)" if row.name == own and times is not None else ""

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from benchmarks.peers.catalogue import Peer
-from benchmarks.peers.measuring import Engine, ratio
+from benchmarks.peers.measuring import Engine, Rounds, ratio
 from benchmarks.peers.workloads import Workload
 from benchmarks.report import print_whole
 
@@ -40,7 +40,7 @@ MEMORY = Figure("memory of the process, MB at most", Engine.memory, lambda value
 def print_peers(
     console: Console,
     engines: Sequence[Engine],
-    workloads: Sequence[Workload],
+    rounds: Rounds,
     own: str,
     missing: Sequence[Peer],
 ) -> None:
@@ -49,14 +49,14 @@ def print_peers(
     Args:
         console: where to print.
         engines: the rows.
-        workloads: the columns.
+        rounds: how they were measured; its workloads are the columns.
         own: the name of the engine that is compared with the best other one.
         missing: engines that aren't installed.
     """
-    for workload in workloads:
-        unit = "prompt" if workload.counts_prompts else "output"
-        console.print(f"{workload.name}: {workload.title}, {unit} tokens", style="dim", highlight=False)
+    for workload in rounds.workloads:
+        console.print(workload.described(rounds.quick), style="dim", highlight=False)
     console.print()
+    workloads = rounds.workloads
     measured = [each for each in engines if each.turns]
     if measured:
         print_whole(console, speed_table(measured, workloads, own))

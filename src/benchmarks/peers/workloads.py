@@ -44,6 +44,15 @@ class Workload:
         """The most tokens that a request can have, prompt and output."""
         return self.common + self.prompts[1] + self.outputs[1]
 
+    def count(self, quick: bool) -> int:
+        """How many requests come."""
+        return min(self.requests, QUICK_REQUESTS) if quick else self.requests
+
+    def described(self, quick: bool) -> str:
+        """In a few words, such as "chat: 32 requests, short prompts, output tokens"."""
+        count, unit = self.count(quick), "prompt" if self.counts_prompts else "output"
+        return f"{self.name}: {count} request{'s' if count > 1 else ''}, {self.title}, {unit} tokens"
+
     def make(self, seed: int, turn: str, quick: bool = False) -> list[PeerRequest]:
         """The requests of a turn: no prompt begins like one of another turn, so nothing of it is cached.
 
@@ -60,7 +69,7 @@ class Workload:
             PeerRequest(
                 [*common, *_tokens(dice, lengths.randint(*self.prompts))], lengths.randint(*self.outputs)
             )
-            for _ in range(min(self.requests, QUICK_REQUESTS) if quick else self.requests)
+            for _ in range(self.count(quick))
         ]
 
     def warm_up(self, seed: int, quick: bool = False) -> list[PeerRequest]:
@@ -85,11 +94,11 @@ def _tokens(dice: random.Random, count: int) -> list[int]:
 WORKLOADS: Mapping[str, Workload] = {
     each.name: each
     for each in (
-        Workload("single", "one request", 1, (64, 64), (128, 128)),
-        Workload("chat", "32 requests, short prompts", REQUESTS, (20, 120), (16, 128)),
-        Workload("mixed", "32 requests, short and long prompts", REQUESTS, (30, 900), (16, 128)),
-        Workload("shared", "32 requests that begin alike", REQUESTS, (20, 60), (16, 64), common=512),
-        Workload("prefill", "one prompt of 2,048", 1, (2048, 2048), (1, 1), counts_prompts=True),
+        Workload("single", "a short prompt", 1, (64, 64), (128, 128)),
+        Workload("chat", "short prompts", REQUESTS, (20, 120), (16, 128)),
+        Workload("mixed", "short and long prompts", REQUESTS, (30, 900), (16, 128)),
+        Workload("shared", "prompts that begin alike", REQUESTS, (20, 60), (16, 64), common=512),
+        Workload("prefill", "a prompt of 2,048", 1, (2048, 2048), (1, 1), counts_prompts=True),
     )
 }
 
