@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,12 +34,22 @@ from coursekit.running.import_path import Impl
 from programs import options
 from programs.implementation import require_written
 from programs.loaded import running
-from programs.options import Dtype
 from programs.waiting import waiting
 
 OWN = "tiny-llm"
 DAY = (4, 6)
 """Whose code the course's engine needs."""
+
+
+class OwnForm(StrEnum):
+    """What the course's engine computes in."""
+
+    FAST = "fast"
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+    FLOAT16 = "float16"
+
+
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "DO_NOT_TRACK": "1"}
 """The model is here: nothing is to be asked for, or told, on the network."""
@@ -69,8 +80,11 @@ def bench_peers(
         ),
     ] = 600,
     dtype: Annotated[
-        Dtype, typer.Option(help="The number format of the course's engine; the others have their own.")
-    ] = Dtype.BFLOAT16,
+        OwnForm,
+        typer.Option(
+            help="The course's engine: as on Day 4.7, or with numbers of one format; the others have their own."
+        ),
+    ] = OwnForm.FAST,
     seed: Annotated[
         int, typer.Option(callback=options.fits_64_bits, help="Chooses the prompts and their lengths.")
     ] = 0,
@@ -128,7 +142,9 @@ def _installed(
     return there, [each.peer for each in environments if not each.installed]
 
 
-def make_engines(there: Sequence[Environment], dtype: Dtype, threads: int, progress: Console) -> list[Engine]:
+def make_engines(
+    there: Sequence[Environment], dtype: OwnForm, threads: int, progress: Console
+) -> list[Engine]:
     """The course's engine and those that are installed, each ready to be started."""
     settings: dict[str, Any] = {"model": MODEL, "dtype": str(dtype), "threads": threads}
     if there:

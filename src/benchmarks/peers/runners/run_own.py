@@ -26,7 +26,13 @@ def make_engine(settings: dict[str, Any]) -> LLM:
     from tiny_llm.engine.limits import Limits
     from tiny_llm.engine.llm import LLM
 
-    return LLM(settings["model"], dtype=settings["dtype"], limits=Limits(num_pages=PAGES))
+    fast = settings["dtype"] == "fast"
+    return LLM(
+        settings["model"],
+        dtype="float32" if fast else settings["dtype"],
+        limits=Limits(num_pages=PAGES),
+        fast=fast,
+    )
 
 
 def run(llm: LLM, requests: list[Request], room: int) -> list[Answer]:
