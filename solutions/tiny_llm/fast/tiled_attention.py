@@ -27,7 +27,7 @@ from tiny_llm.fast.vectors import (
 )
 
 TILE = 64
-"""Keys of a tile: a multiple of 16. The tiles of a sequence begin at its first key."""
+"""Keys of a tile: a multiple of 32. The tiles of a sequence begin at its first key."""
 ROWS = 8
 """Queries of a tile."""
 NOTHING = np.float32(-1e30)
@@ -83,20 +83,24 @@ def _make_fold(rows: int):  # type: ignore[no-untyped-def]
             offset: how many queries before it belong to the same token. Each token sees one key more.
             count: keys of the tile.
         """
-        for first in range(0, count, 16):
-            tile = zero_floats(rows)
+        for first in range(0, count, 32):
+            left, right = zero_floats(rows), zero_floats(rows)
             for i in range(D):
-                some = load_floats(scratch.keys, first * D + i * 16)
-                tile = fma_rows(tile, some, scratch.queries, row * D + i, D)
-            store_rows(scratch.scores, first, TILE, tile)
+                at = first * D + i * 16
+                left = fma_rows(left, load_floats(scratch.keys, at), scratch.queries, row * D + i, D)
+                right = fma_rows(right, load_floats(scratch.keys, at + 16 * D), scratch.queries, row * D + i, D)
+            store_rows(scratch.scores, first, TILE, left)
+            store_rows(scratch.scores, first + 16, TILE, right)
         for i in range(rows):
             fold_row(i, row + i, min(count, seen + (offset + i) // group if causal else count), count, D, scratch)
-        for i in range(0, D, 16):
-            tile = load_rows(scratch.gathered, row * D + i, D, rows)
+        for i in range(0, D, 32):
+            at = row * D + i
+            left, right = load_rows(scratch.gathered, at, D, rows), load_rows(scratch.gathered, at + 16, D, rows)
             for token in range(count):
-                some = load_floats(scratch.values, token * D + i)
-                tile = fma_rows(tile, some, scratch.weights, token, TILE)
-            store_rows(scratch.gathered, row * D + i, D, tile)
+                left = fma_rows(left, load_floats(scratch.values, token * D + i), scratch.weights, token, TILE)
+                right = fma_rows(right, load_floats(scratch.values, token * D + i + 16), scratch.weights, token, TILE)
+            store_rows(scratch.gathered, at, D, left)
+            store_rows(scratch.gathered, at + 16, D, right)
 
     return fold
 
