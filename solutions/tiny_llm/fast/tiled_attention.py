@@ -15,6 +15,7 @@ from tiny_llm.fast.compiling import exact_inlined, exact_kernel
 from tiny_llm.fast.small import exponential
 from tiny_llm.fast.tiles import fma_rows, load_rows, store_rows, zero_floats
 from tiny_llm.fast.vectors import (
+    fetch,
     first_lanes,
     floats,
     largest,
@@ -48,6 +49,17 @@ def find(table, shape, head, start, stop, starts):
         starts[position - start] = ((table[position // P] * P + position % P) * Hkv + head) * D
     for i in range(stop - start, (stop - start + 15) // 16 * 16):
         starts[i] = starts[stop - start - 1]
+
+
+@exact_kernel
+def fetch_tile(keys, values, table, head, start, stop):
+    """Begin to bring a tile from memory, which is used only after another one."""
+    P, Hkv, D = keys.shape[1], keys.shape[2], keys.shape[3]
+    for position in range(start, stop):
+        at = ((table[position // P] * P + position % P) * Hkv + head) * D
+        for i in range(0, D, 32):  # a line of the cache
+            fetch(keys, at + i)
+            fetch(values, at + i)
 
 
 @exact_inlined
@@ -228,6 +240,7 @@ def attend_task(query, keys, values, step, task, scale, causal, scratch, out, ls
     most = min(kv_len, first_seen + (first + count - 1) // group) if causal else kv_len
     for start in range(0, most, TILE):
         stop = min(start + TILE, most)
+        fetch_tile(keys, values, table, head, stop, min(stop + TILE, most))
         find(table, keys.shape, head, start, stop, scratch.starts)
         load_keys(keys.reshape(-1), scratch.starts, stop - start, D, scratch.keys)
         load_values(values.reshape(-1), scratch.starts, stop - start, D, scratch.values)
@@ -262,6 +275,9 @@ def attend_tasks(query, keys, values, step, first, workers, scale, causal, out, 
     scratch = make_scratch(query.shape[3], min(QUERIES, longest + 3))
     for number in range(first, len(tasks), workers):
         task = tasks[number, 0], tasks[number, 1], tasks[number, 2]
+        if number + workers < len(tasks):
+            b = tasks[number + workers, 0]
+            fetch_tile(keys, values, step.tables[b], tasks[number + workers, 1], 0, min(TILE, step.kv_lens[b]))
         attend_task(query, keys, values, step, task, scale, causal, scratch, out, lse)
 
 
