@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from functools import cache
 
-import llvmlite.binding as llvm
 from numba import config
+from numba.core.codegen import get_host_cpu_features
 
 DOT4 = "dot4"
 """Four products of 8-bit numbers per lane, added up: AVX-512 VNNI."""
 DOT2 = "dot2"
 """Two products of bfloat16 numbers per lane, added up: AVX-512 BF16."""
+HALF = "half"
+"""From float16 to float32."""
 
-_NEEDED = {DOT4: ("avx512f", "avx512vnni"), DOT2: ("avx512f", "avx512bf16")}
+_NEEDED = {
+    DOT4: [{"+avx512f", "+avx512vnni"}],
+    DOT2: [{"+avx512f", "+avx512bf16"}],
+    HALF: [{"+f16c"}, {"+neon"}],
+}
+"""Features of a processor, any of these sets."""
 
 
 @cache
@@ -20,10 +27,8 @@ def has(instruction: str) -> bool:
     """Whether the compiler may use an instruction here: the processor has it, and Numba isn't told otherwise.
 
     Args:
-        instruction: :data:`DOT4` or :data:`DOT2`.
+        instruction: :data:`DOT4`, :data:`DOT2` or :data:`HALF`.
     """
-    if config.CPU_NAME and config.CPU_FEATURES is not None:  # NUMBA_CPU_NAME and NUMBA_CPU_FEATURES
-        allowed = {each.removeprefix("+") for each in config.CPU_FEATURES.split(",") if each.startswith("+")}
-    else:
-        allowed = {name for name, present in llvm.get_host_cpu_features().items() if present}
-    return allowed.issuperset(_NEEDED[instruction])
+    told = config.CPU_FEATURES  # NUMBA_CPU_FEATURES, such as `+avx2,-avx512f`
+    features = (get_host_cpu_features() if told is None else told).split(",")
+    return any(needed.issubset(features) for needed in _NEEDED[instruction])

@@ -1,82 +1,38 @@
-"""Registers as types of Numba, and the code that LLVM gets for their instructions (Day 4.7, given code).
-
-Kernels use what `vectors.py` and `tiles.py` make of it.
-"""
+"""Pieces of LLVM code for registers (Day 4.7, given code)."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from llvmlite import ir
-from numba import types
 from numba.core import cgutils
-from numba.extending import models, register_model
 
-from tiny_llm.fast.instructions import DOT2, DOT4, has
+from tiny_llm.fast.instructions import DOT2, DOT4, HALF, has
+from tiny_llm.fast.registers import FLOATS, INT, INTS
+from tiny_llm.fast.vectors import LANES
 
-LANES = 16
-"""How many numbers a register holds."""
-
-_INT, _FLOAT = ir.IntType(32), ir.FloatType()
-INTS, FLOATS = ir.VectorType(_INT, LANES), ir.VectorType(_FLOAT, LANES)
-
-
-class Register(types.Type):
-    """R registers with lanes of one kind."""
-
-    def __init__(self, lanes: ir.VectorType, rows: int = 0) -> None:
-        """R is ``rows``; 0 stands for a single register."""
-        self.lanes = lanes
-        self.rows = rows
-        super().__init__(name=f"{lanes.element}x{LANES}" + (f"x{rows}" if rows else ""))
-
-
-@register_model(Register)
-class _RegisterModel(models.PrimitiveModel):
-    def __init__(self, manager: Any, kind: Register) -> None:
-        super().__init__(manager, kind, ir.ArrayType(kind.lanes, kind.rows) if kind.rows else kind.lanes)
-
-
-Ints, Floats = Register(INTS), Register(FLOATS)
+SHORTS, BYTES = ir.VectorType(ir.IntType(16), LANES), ir.VectorType(ir.IntType(8), LANES)
 
 
 def splat(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
     """A register with the same number in all lanes."""
     nothing = ir.Constant(ir.VectorType(value.type, LANES), ir.Undefined)
-    first = builder.insert_element(nothing, value, ir.Constant(_INT, 0))
+    first = builder.insert_element(nothing, value, ir.Constant(INT, 0))
     return builder.shuffle_vector(first, nothing, ir.Constant(INTS, [0] * LANES))
 
 
 def constant(value: int) -> ir.Constant:
+    """A register with the same int32 in all lanes."""
     return ir.Constant(INTS, [value] * LANES)
 
 
 def call(builder: ir.IRBuilder, name: str, result: ir.Type, *arguments: ir.Value) -> ir.Value:
+    """The result of one of LLVM's own functions."""
     kind = ir.FunctionType(result, [each.type for each in arguments])
     return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments)
 
 
-class Memory:
-    """An array argument of a function below, in the code that is being made."""
-
-    def __init__(self, context: Any, builder: ir.IRBuilder, kind: Any, value: ir.Value) -> None:
-        self.builder = builder
-        self.data = context.make_array(kind)(context, builder, value).data
-
-    def load(self, at: ir.Value, what: ir.Type) -> ir.Value:
-        """What lies at an element, as a value of another type."""
-        pointer = self.builder.bitcast(self.builder.gep(self.data, [at]), what.as_pointer())
-        loaded = self.builder.load(pointer)
-        loaded.align = 1
-        return loaded
-
-    def store(self, at: ir.Value, value: ir.Value) -> None:
-        pointer = self.builder.bitcast(self.builder.gep(self.data, [at]), value.type.as_pointer())
-        self.builder.store(value, pointer).align = 1
-
-
-def index(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any, number: int) -> ir.Value:
-    return context.cast(builder, arguments[number], signature.args[number], types.intp)
+def fused(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
+    """a · b + c of float32, rounded once."""
+    return call(builder, "llvm.fma.v16f32", FLOATS, a, b, c)
 
 
 def dot4(builder: ir.IRBuilder, total: ir.Value, left: ir.Value, right: ir.Value) -> ir.Value:
@@ -116,12 +72,12 @@ def dot2(builder: ir.IRBuilder, total: ir.Value, left: ir.Value, right: ir.Value
     if has(DOT2):
         pairs = builder.bitcast(left, _PAIRS), builder.bitcast(right, _PAIRS)
         return call(builder, "llvm.x86.avx512bf16.dpbf16ps.512", FLOATS, total, *pairs)
-    for widen in (
-        lambda each: builder.shl(each, constant(16)),
+    for widen in (  # in the instruction's order
         lambda each: builder.and_(each, constant(-65536)),
+        lambda each: builder.shl(each, constant(16)),
     ):
         left_floats, right_floats = (builder.bitcast(widen(each), FLOATS) for each in (left, right))
-        total = call(builder, "llvm.fma.v16f32", FLOATS, left_floats, right_floats, total)
+        total = fused(builder, left_floats, right_floats, total)
     return total
 
 
@@ -130,4 +86,19 @@ def round_to_bfloat(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
     bits = builder.bitcast(value, INTS)
     odd = builder.and_(builder.lshr(bits, constant(16)), constant(1))
     rounded = builder.add(bits, builder.add(odd, constant(0x7FFF)))
-    return builder.trunc(builder.lshr(rounded, constant(16)), ir.VectorType(ir.IntType(16), LANES))
+    return builder.trunc(builder.lshr(rounded, constant(16)), SHORTS)
+
+
+def widen_halves(builder: ir.IRBuilder, bits: ir.Value) -> ir.Value:
+    """16 float16, as int16, to float32."""
+    if has(HALF):
+        return builder.fpext(builder.bitcast(bits, ir.VectorType(ir.HalfType(), LANES)), FLOATS)
+    # Without the instruction, LLVM would call a function that isn't there. The exponent moves from 5 bits to 8, which
+    # changes its meaning by a factor; that of infinity and NaN has all bits set.
+    wide = builder.zext(bits, INTS)
+    sign = builder.shl(builder.and_(wide, constant(0x8000)), constant(16))
+    number = builder.shl(builder.and_(wide, constant(0x7FFF)), constant(13))
+    scaled = builder.fmul(builder.bitcast(number, FLOATS), ir.Constant(FLOATS, [2.0**112] * LANES))
+    special = builder.icmp_unsigned(">=", number, constant(0x7C00 << 13))
+    number = builder.select(special, builder.or_(number, constant(0x7F800000)), builder.bitcast(scaled, INTS))
+    return builder.bitcast(builder.or_(number, sign), FLOATS)
