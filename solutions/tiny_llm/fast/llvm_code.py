@@ -5,7 +5,7 @@ from __future__ import annotations
 from llvmlite import ir
 from numba.core import cgutils
 
-from tiny_llm.fast.instructions import DOT2, DOT4, HALF, has
+from tiny_llm.fast.instructions import DOT2, DOT4, DOT4_OF_4, DOT4_OF_8, HALF, SIGNED_DOT4_OF_4, has
 from tiny_llm.fast.registers import FLOATS, INT, INTS
 from tiny_llm.fast.vectors import LANES
 
@@ -35,15 +35,54 @@ def fused(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Va
     return call(builder, "llvm.fma.v16f32", FLOATS, a, b, c)
 
 
+_DOT4 = {
+    DOT4: ("llvm.x86.avx512.vpdpbusd.512", INTS),
+    DOT4_OF_8: ("llvm.x86.avx512.vpdpbusd.256", ir.VectorType(INT, 8)),
+    DOT4_OF_4: ("llvm.aarch64.neon.usdot.v4i32.v16i8", BYTES),
+}
+"""LLVM's names for the instructions, and the type of what is multiplied."""
+
+
 def dot4(builder: ir.IRBuilder, total: ir.Value, left: ir.Value, right: ir.Value) -> ir.Value:
     """total + Σ of four products per lane: unsigned bytes of ``left`` times signed bytes of ``right``."""
-    if has(DOT4):
-        return call(builder, "llvm.x86.avx512.vpdpbusd.512", INTS, total, left, right)
+    for instruction, (name, kind) in _DOT4.items():
+        if has(instruction):
+            return _in_parts(builder, name, kind, total, left, right)
+    if has(SIGNED_DOT4_OF_4):  # u · x = (u − 128) · x + 128 · x
+        name, ones = "llvm.aarch64.neon.sdot.v4i32.v16i8", constant(0x01010101)
+        total = _in_parts(builder, name, BYTES, total, builder.xor(left, constant(-0x7F7F7F80)), right)
+        sums = _in_parts(builder, name, BYTES, constant(0), ones, right)
+        return builder.add(total, builder.shl(sums, constant(7)))
     for byte in range(4):
         unsigned = builder.and_(builder.lshr(left, constant(8 * byte)), constant(255))
         signed = builder.ashr(builder.shl(right, constant(24 - 8 * byte)), constant(24))
         total = builder.add(total, builder.mul(unsigned, signed))
     return total
+
+
+def _in_parts(
+    builder: ir.IRBuilder, name: str, kind: ir.VectorType, total: ir.Value, left: ir.Value, right: ir.Value
+) -> ir.Value:
+    """The result of an instruction for shorter registers: its parts, joined.
+
+    Args:
+        kind: the type in which a part of ``left`` and ``right`` is given to the instruction.
+    """
+    lanes = kind.count * kind.element.width // INT.width
+
+    def lanes_of(x: ir.Value, y: ir.Value, first: int, count: int) -> ir.Value:
+        numbers = ir.Constant(ir.VectorType(INT, count), list(range(first, first + count)))
+        return builder.shuffle_vector(x, y, numbers)
+
+    parts = []
+    for first in range(0, LANES, lanes):
+        some, left_part, right_part = (lanes_of(x, x, first, lanes) for x in (total, left, right))
+        factors = builder.bitcast(left_part, kind), builder.bitcast(right_part, kind)
+        parts.append(call(builder, name, some.type, some, *factors))
+    while len(parts) > 1:
+        lanes *= 2
+        parts = [lanes_of(x, y, 0, lanes) for x, y in zip(parts[::2], parts[1::2], strict=True)]
+    return parts[0]
 
 
 class _BFloat(ir.types.Type):

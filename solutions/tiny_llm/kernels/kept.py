@@ -127,7 +127,7 @@ def _gather(file: Path, name: str, found: dict[_Named, list[str]], forms: dict[_
 
 
 def _compiled_forms() -> dict[_Named, list[_Named]]:
-    """Where functions of this package have their compiled forms, if in other files: below `@overload(f)` or the like."""
+    """Where functions have their compiled forms, if in other files of this package: below `@overload(f)` or the like."""
     forms: dict[_Named, list[_Named]] = {}
     modules = (module for name, module in sorted(sys.modules.items()) if name.partition(".")[0] == _PACKAGE)
     files = (file for file in map(_file_of, modules) if file is not None and file.is_file())
@@ -205,6 +205,8 @@ def _named(statement: ast.stmt) -> set[str]:
     if isinstance(statement, ast.FunctionDef | ast.ClassDef):
         # Below `@overload(f)` stands the compiled form of f.
         calls = [decorator for decorator in statement.decorator_list if isinstance(decorator, ast.Call)]
-        return {statement.name} | {arg.id for call in calls for arg in call.args if isinstance(arg, ast.Name)}
+        return {statement.name} | {
+            arg.id for call in calls for arg in call.args[:1] if isinstance(arg, ast.Name)
+        }
     nodes = [node for node in ast.walk(statement) if isinstance(node, ast.Name)]
     return {node.id for node in nodes if isinstance(node.ctx, ast.Store)}

@@ -64,11 +64,14 @@ def run_as_python(kernel: Any, *arguments: Any, spread: bool = True, deep: bool 
 
 
 def _called(function: Callable[..., Any]) -> list[Callable[..., Any]]:
-    """A function, and the compiled ones of its module's and its maker's that it calls, and theirs; as Python."""
+    """A function, and the compiled ones of its package that it calls, and theirs; as Python."""
     found = [function]
     for each in found:  # it grows meanwhile
         used = inspect.getclosurevars(each)
         named = [*used.globals.values(), *used.nonlocals.values()]
+        package = each.__module__.partition(".")[0]
+        modules = [x for x in named if inspect.ismodule(x) and x.__name__.partition(".")[0] == package]
+        named += [getattr(module, name, None) for module in modules for name in each.__code__.co_names]
         inner = [value.py_func for value in named if hasattr(value, "py_func")]
         found += [value for value in inner if value not in found]
     return found
