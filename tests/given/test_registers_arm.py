@@ -7,7 +7,6 @@ from collections.abc import Callable
 import llvmlite.binding as llvm
 import pytest
 from llvmlite import ir
-
 from tiny_llm.fast import instructions, llvm_code
 from tiny_llm.fast.registers import INTS
 

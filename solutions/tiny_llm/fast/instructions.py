@@ -38,6 +38,6 @@ def has(instruction: str) -> bool:
     Args:
         instruction: one of those above.
     """
-    told = config.CPU_FEATURES  # NUMBA_CPU_FEATURES, such as `+avx2,-avx512f`
+    told = getattr(config, "CPU_FEATURES", None)  # NUMBA_CPU_FEATURES, such as `+avx2,-avx512f`
     features = (get_host_cpu_features() if told is None else told).split(",")
     return any(needed.issubset(features) for needed in _NEEDED[instruction])

@@ -1,8 +1,8 @@
 """Tiles: a register for each of R rows, which meet the same weights (Day 4.7, given code).
 
 What is loaded once, 16 columns of a matrix, is used for all rows of the tile. A tile is an array [R, 16]. As in
-`vectors.py`, each function says in NumPy what compiled kernels do with instructions. The compiler must know R: it is a
-constant.
+`vectors.py`, each function says in NumPy what compiled kernels do with instructions. The compiler must know R: it is
+a constant.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ def dot4_rows(totals: np.ndarray, weights: np.ndarray, x: np.ndarray, at: int, s
 def dot2_rows(totals: np.ndarray, weights: np.ndarray, x: np.ndarray, at: int, stride: int) -> np.ndarray:
     """Add two products of bfloat16 per lane to each row: weights · x[at + r · stride].
 
-    The product of the upper halves is added first, then that of the lower ones, each rounded once. Numbers closer to 0
-    than 2⁻¹²⁶ may count as 0.
+    The product of the upper halves is added first, then that of the lower ones, each rounded once. Numbers closer to
+    0 than 2⁻¹²⁶ may count as 0.
 
     Args:
         totals: a tile, float32 [R, 16].

@@ -123,7 +123,7 @@ def store_bytes(array: np.ndarray, at: int, x: np.ndarray) -> None:
     place[:] = x.astype(np.int8)
 
 
-def floats(number: float) -> np.ndarray:
+def floats(number: float | np.floating) -> np.ndarray:
     """The same number, as float32, in all 16 lanes."""
     return np.full(LANES, number, np.float32)
 
@@ -147,7 +147,8 @@ def fma(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     total = product + term
     part = total - product
     lost = (product - (total - part)) + (term - part)  # by rounding to float64
-    # Rounded to float32, the total must still be seen to lie beside a tie: where something was lost, its last bit is 1.
+    # Rounded to float32, a total beside a tie must not be taken for the tie: where something was lost, its last bit
+    # becomes 1.
     bits = total.view(np.int64)
     inexact = ((lost > 0) | (lost < 0)) & (bits & 1 == 0)
     bits = bits + np.where(inexact, np.where((lost > 0) == (total > 0), 1, -1), 0)

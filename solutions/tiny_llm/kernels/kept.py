@@ -127,7 +127,7 @@ def _gather(file: Path, name: str, found: dict[_Named, list[str]], forms: dict[_
 
 
 def _compiled_forms() -> dict[_Named, list[_Named]]:
-    """Where functions have their compiled forms, if in other files of this package: below `@overload(f)` or the like."""
+    """Where functions have compiled forms in other files of this package: below `@overload(f)` and the like."""
     forms: dict[_Named, list[_Named]] = {}
     modules = (module for name, module in sorted(sys.modules.items()) if name.partition(".")[0] == _PACKAGE)
     files = (file for file in map(_file_of, modules) if file is not None and file.is_file())
