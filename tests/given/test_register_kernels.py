@@ -20,7 +20,7 @@ MODULES = {
 }
 
 
-def _make_scaled(rows: int):
+def _make_scaled(rows):
     @exact_inlined
     def scaled(x, at, out):
         tile = tiles.load_rows(x, at, 16, rows)
@@ -85,7 +85,7 @@ def test_a_kernel_is_compiled_anew_when_anything_of_registers_changes(
     monkeypatch, tmp_path, kernel, module, old, new
 ):
     before = kept.fingerprint(Path(__file__), kernel)
-    source = Path(MODULES[module].__file__)
+    source = Path(str(MODULES[module].__file__))
     text = source.read_text(encoding="utf-8")
     assert old in text
     changed = tmp_path / source.name
@@ -97,7 +97,7 @@ def test_a_kernel_is_compiled_anew_when_anything_of_registers_changes(
 @pytest.mark.parametrize("kernel", ["squared", "in_tiles"])
 def test_forms_that_a_kernel_does_not_use_do_not_matter(monkeypatch, tmp_path, kernel):
     before = kept.fingerprint(Path(__file__), kernel)
-    source = Path(compiled_vectors.__file__)
+    source = Path(str(compiled_vectors.__file__))
     text = source.read_text(encoding="utf-8")
     changed = tmp_path / source.name
     changed.write_text(text.replace("llvm.rint.v16f32", "llvm.trunc.v16f32"), encoding="utf-8")

@@ -210,9 +210,9 @@ def test_what_is_loaded_is_a_copy():
             r"load_floats: `array` must be an array of float32",
         ),
         (
-            lambda x: vectors.load_floats(x, 0.5),
+            lambda x: vectors.load_floats(x, x[0]),
             FLOATS,
-            r"load_floats: `at` must be a whole number, not float64",
+            r"load_floats: `at` must be a whole number, not float32",
         ),
         (lambda x: vectors.magnitude(x), FLOATS, r"magnitude: `x` must be 16 float32, not array"),
         (lambda x: tiles.zero_ints(len(x)), FLOATS, r"zero_ints: `rows` must be a constant number of rows"),
