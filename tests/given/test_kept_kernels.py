@@ -38,6 +38,25 @@ def _widened(x):
     return lambda x: x + 0.0
 """
 
+COMPILED = """
+from numba.extending import overload
+from tiny_llm.shared import narrowed, widened as renamed
+
+STEP = 1
+
+@overload(narrowed)
+def _narrowed(x):
+    return lambda x: x - STEP
+
+@compiled(renamed, result=float)
+def _renamed(x):
+    return lambda x: x - 0.0
+
+@overload(renamed_elsewhere)
+def _unknown(x):
+    return lambda x: -0.0
+"""
+
 KERNELS = """
 from tiny_llm.shared import widened
 from tiny_llm import shared as common
@@ -75,7 +94,7 @@ def from_python(x):
 """
 
 
-FILES = {"shared": SHARED, "starred": STARRED, "kernels": KERNELS}
+FILES = {"shared": SHARED, "starred": STARRED, "compiled": COMPILED, "kernels": KERNELS}
 
 
 @pytest.fixture
@@ -144,6 +163,27 @@ def test_all_that_the_kernel_needs_matters(of_attend, old, new):
 def test_it_does_not_matter_how_a_function_is_imported(of_kernel, kernel, old, new):
     assert of_kernel(kernel) == of_kernel(kernel)
     assert of_kernel(kernel, old, new) != of_kernel(kernel)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "old", "new"),
+    [
+        ("by_dots", "x - STEP", "x - 2 * STEP"),
+        ("by_dots", "STEP = 1", "STEP = 2"),
+        ("attend", "x - 0.0", "x - 1.0"),
+        ("attend", "@compiled(renamed, result=float)", "@compiled(renamed, result=int)"),
+        ("by_module", "x - 0.0", "x - 1.0"),
+    ],
+    ids=["a form", "what it uses", "under another name", "how it is tied", "of a module's function"],
+)
+def test_compiled_forms_in_files_that_the_kernel_does_not_import_matter(of_kernel, kernel, old, new):
+    assert of_kernel(kernel) == of_kernel(kernel)
+    assert of_kernel(kernel, old, new) != of_kernel(kernel)
+
+
+@pytest.mark.parametrize(("old", "new"), [("x - STEP", "x - 2 * STEP"), ("-0.0", "-1.0")])
+def test_compiled_forms_of_other_functions_do_not_matter(of_attend, old, new):
+    assert of_attend(old, new) == of_attend()
 
 
 def test_a_kernel_that_was_not_used_for_long_is_removed(tmp_path):

@@ -6,6 +6,9 @@ from typing import Any
 
 import numba
 
+# Imported for what they tell Numba: what kernels get for the functions of `vectors.py` and `tiles.py`.
+from tiny_llm.fast import compiled_tiles as compiled_tiles
+from tiny_llm.fast import compiled_vectors as compiled_vectors
 from tiny_llm.kernels.kept import can_be_kept
 
 

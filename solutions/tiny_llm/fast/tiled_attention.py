@@ -1,7 +1,7 @@
 """Attention over pages in bfloat16, by tiles of keys and tiles of queries (Day 4.7).
 
-The steps of Day 2.5 and Day 3.3, in registers: 16 keys side by side, and for the values 16 numbers of a head. Each query
-is computed as it would be alone, to the last bit, in whichever step and beside whatever others it comes.
+The steps of Day 2.5 and Day 3.3, in registers: 16 keys side by side, and for the values 16 numbers of a head. Each
+query is computed as it would be alone, to the last bit, in whichever step and beside whatever others it comes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from numba import prange
 
 from tiny_llm.fast.compiling import exact_inlined, exact_kernel
 from tiny_llm.fast.small import exponential
-from tiny_llm.fast.tiles import fma_rows, load_rows, store_rows, zero_floats
+from tiny_llm.fast.tiles import fma_rows, load_rows, store_rows, transpose_bfloats, zero_floats
 from tiny_llm.fast.vectors import (
     first_lanes,
     floats,
@@ -23,7 +23,6 @@ from tiny_llm.fast.vectors import (
     load_floats,
     store_floats,
     sum_of_lanes,
-    transpose_bfloats,
 )
 
 TILE = 64
@@ -90,7 +89,9 @@ def _make_fold(rows: int):  # type: ignore[no-untyped-def]
                 tile = fma_rows(tile, some, scratch.queries, row * D + i, D)
             store_rows(scratch.scores, first, TILE, tile)
         for i in range(rows):
-            fold_row(i, row + i, min(count, seen + (offset + i) // group if causal else count), count, D, scratch)
+            fold_row(
+                i, row + i, min(count, seen + (offset + i) // group if causal else count), count, D, scratch
+            )
         for i in range(0, D, 16):
             tile = load_rows(scratch.gathered, row * D + i, D, rows)
             for token in range(count):
