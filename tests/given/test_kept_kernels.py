@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -15,7 +13,6 @@ from types import ModuleType
 import pytest
 from courses import write
 
-from coursekit.paths import Course
 from tiny_llm.kernels import kept
 from tiny_llm.kernels.kept import fingerprint
 
@@ -192,64 +189,3 @@ def test_a_kernel_that_was_not_used_for_long_is_removed(tmp_path):
         os.utime(tmp_path / name, times=(time.time() - days * 24 * 3600,) * 2)
     kept._prepared(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["young"]
-
-
-INLINED = """
-from tiny_llm.kernels.compiling import inlined
-
-@inlined
-def twice(x):
-    return x + x
-"""
-
-CALLER = """
-from tiny_llm.kernels.compiling import kernel
-from tiny_llm.kernels.inlined import twice
-
-@kernel
-def four_times(x):
-    return twice(twice(x))
-"""
-
-RUN = """
-from tiny_llm.kernels.caller import four_times
-print(four_times(3), sum(four_times.stats.cache_hits.values()))
-"""
-
-
-@pytest.fixture
-def package(tmp_path: Path) -> Path:
-    """A package with a kernel that calls a function of another file."""
-    reference, root = Course.find().root / "solutions" / "tiny_llm", tmp_path / "tiny_llm"
-    (root / "kernels").mkdir(parents=True)
-    for name in ("cache_folder.py", "kernels/__init__.py", "kernels/compiling.py", "kernels/kept.py"):
-        shutil.copy(reference / name, root / name)
-    write(root / "__init__.py", "")
-    write(root / "kernels" / "inlined.py", INLINED)
-    write(root / "kernels" / "caller.py", CALLER)
-    return root
-
-
-def run(package: Path, cache: Path | str) -> list[str]:
-    """What the kernel gives for 3, and how often its machine code was found on disk."""
-    own = {"PYTHONPATH": str(package.parent), "TINY_LLM_CACHE": str(cache), "NUMBA_CACHE_DIR": ""}
-    done = subprocess.run(
-        [sys.executable, "-c", RUN], env=os.environ | own, capture_output=True, text=True, timeout=110
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split()
-
-
-def test_a_kernel_is_kept_until_a_function_that_it_inlines_from_another_file_changes(package, tmp_path):
-    cache = tmp_path / "cache"
-    assert run(package, cache) == ["12", "0"]
-    assert run(package, cache) == ["12", "1"]
-    write(package / "kernels" / "inlined.py", INLINED.replace("x + x", "x - x"))
-    assert run(package, cache) == ["0", "0"]
-    write(package / "kernels" / "inlined.py", INLINED)
-    assert run(package, cache) == ["12", "1"]
-
-
-def test_a_kernel_runs_also_where_no_folder_can_be_written_to(package, tmp_path):
-    (tmp_path / "a file").write_text("in the way")
-    assert run(package, tmp_path / "a file") == ["12", "0"]

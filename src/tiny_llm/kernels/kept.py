@@ -24,6 +24,7 @@ from typing import Any
 
 import numba
 from numba import config
+from numba.core.caching import FunctionCache
 
 from tiny_llm.cache_folder import cache_folder
 
@@ -62,6 +63,31 @@ class KernelLocator:
 
     def get_disambiguator(self) -> str:
         return ""
+
+
+class KernelCache(FunctionCache):
+    """Numba's own way to keep a kernel, but what it can't read counts as not kept.
+
+    Numba unpickles the types of the arguments that a kernel was compiled for: that fails once the class of a named
+    tuple among them lies in another module.
+    """
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Numba's way to ask for the machine code for the types of some arguments; None if there is none."""
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception:  # unpickling may raise any
+            self.flush()  # saving would read it again
+            return None
+
+
+def keep(kernel: Any) -> Any:
+    """A kernel whose machine code is kept on disk, where that can be done."""
+    if hasattr(kernel, "py_func") and can_be_kept(
+        kernel.py_func
+    ):  # with NUMBA_DISABLE_JIT it is a plain function
+        kernel._cache = KernelCache(kernel.py_func)
+    return kernel
 
 
 def can_be_kept(function: Callable[..., Any]) -> bool:
