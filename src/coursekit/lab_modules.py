@@ -176,6 +176,28 @@ class Scheduling:
         )
 
 
+class Fast:
+    if TYPE_CHECKING:
+        from tiny_llm.fast import (
+            accelerate,
+            attend,
+            block8,
+            compiled_tiles,
+            compiled_vectors,
+            compiling,
+            instructions,
+            llvm_code,
+            multiply,
+            registers,
+            rows8,
+            small,
+            tiled_attention,
+            tiles,
+            vectors,
+            weights8,
+        )
+
+
 class Modules:
     """The modules of `tiny_llm` as attributes."""
 
@@ -203,6 +225,7 @@ class Modules:
 
         documents: Documents
         engine: Engine
+        fast: Fast
         kernels: Kernels
         loading: Loading
         paged: Paged

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -15,7 +13,6 @@ from types import ModuleType
 import pytest
 from courses import write
 
-from coursekit.paths import Course
 from tiny_llm.kernels import kept
 from tiny_llm.kernels.kept import fingerprint
 
@@ -36,6 +33,25 @@ def narrowed(x):
 @overload(widened, inline="always")
 def _widened(x):
     return lambda x: x + 0.0
+"""
+
+COMPILED = """
+from numba.extending import overload
+from tiny_llm.shared import narrowed, widened as renamed
+
+STEP = 1
+
+@overload(narrowed)
+def _narrowed(x):
+    return lambda x: x - STEP
+
+@compiled(renamed, result=float)
+def _renamed(x):
+    return lambda x: x - 0.0
+
+@overload(renamed_elsewhere)
+def _unknown(x):
+    return lambda x: -0.0
 """
 
 KERNELS = """
@@ -75,7 +91,7 @@ def from_python(x):
 """
 
 
-FILES = {"shared": SHARED, "starred": STARRED, "kernels": KERNELS}
+FILES = {"shared": SHARED, "starred": STARRED, "compiled": COMPILED, "kernels": KERNELS}
 
 
 @pytest.fixture
@@ -146,70 +162,30 @@ def test_it_does_not_matter_how_a_function_is_imported(of_kernel, kernel, old, n
     assert of_kernel(kernel, old, new) != of_kernel(kernel)
 
 
+@pytest.mark.parametrize(
+    ("kernel", "old", "new"),
+    [
+        ("by_dots", "x - STEP", "x - 2 * STEP"),
+        ("by_dots", "STEP = 1", "STEP = 2"),
+        ("attend", "x - 0.0", "x - 1.0"),
+        ("attend", "@compiled(renamed, result=float)", "@compiled(renamed, result=int)"),
+        ("by_module", "x - 0.0", "x - 1.0"),
+    ],
+    ids=["a form", "what it uses", "under another name", "how it is tied", "of a module's function"],
+)
+def test_compiled_forms_in_files_that_the_kernel_does_not_import_matter(of_kernel, kernel, old, new):
+    assert of_kernel(kernel) == of_kernel(kernel)
+    assert of_kernel(kernel, old, new) != of_kernel(kernel)
+
+
+@pytest.mark.parametrize(("old", "new"), [("x - STEP", "x - 2 * STEP"), ("-0.0", "-1.0")])
+def test_compiled_forms_of_other_functions_do_not_matter(of_attend, old, new):
+    assert of_attend(old, new) == of_attend()
+
+
 def test_a_kernel_that_was_not_used_for_long_is_removed(tmp_path):
     for name, days in (("old", 31), ("young", 29)):
         (tmp_path / name).mkdir()
         os.utime(tmp_path / name, times=(time.time() - days * 24 * 3600,) * 2)
     kept._prepared(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["young"]
-
-
-INLINED = """
-from tiny_llm.kernels.compiling import inlined
-
-@inlined
-def twice(x):
-    return x + x
-"""
-
-CALLER = """
-from tiny_llm.kernels.compiling import kernel
-from tiny_llm.kernels.inlined import twice
-
-@kernel
-def four_times(x):
-    return twice(twice(x))
-"""
-
-RUN = """
-from tiny_llm.kernels.caller import four_times
-print(four_times(3), sum(four_times.stats.cache_hits.values()))
-"""
-
-
-@pytest.fixture
-def package(tmp_path: Path) -> Path:
-    """A package with a kernel that calls a function of another file."""
-    reference, root = Course.find().root / "solutions" / "tiny_llm", tmp_path / "tiny_llm"
-    (root / "kernels").mkdir(parents=True)
-    for name in ("cache_folder.py", "kernels/__init__.py", "kernels/compiling.py", "kernels/kept.py"):
-        shutil.copy(reference / name, root / name)
-    write(root / "__init__.py", "")
-    write(root / "kernels" / "inlined.py", INLINED)
-    write(root / "kernels" / "caller.py", CALLER)
-    return root
-
-
-def run(package: Path, cache: Path | str) -> list[str]:
-    """What the kernel gives for 3, and how often its machine code was found on disk."""
-    own = {"PYTHONPATH": str(package.parent), "TINY_LLM_CACHE": str(cache), "NUMBA_CACHE_DIR": ""}
-    done = subprocess.run(
-        [sys.executable, "-c", RUN], env=os.environ | own, capture_output=True, text=True, timeout=110
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split()
-
-
-def test_a_kernel_is_kept_until_a_function_that_it_inlines_from_another_file_changes(package, tmp_path):
-    cache = tmp_path / "cache"
-    assert run(package, cache) == ["12", "0"]
-    assert run(package, cache) == ["12", "1"]
-    write(package / "kernels" / "inlined.py", INLINED.replace("x + x", "x - x"))
-    assert run(package, cache) == ["0", "0"]
-    write(package / "kernels" / "inlined.py", INLINED)
-    assert run(package, cache) == ["12", "1"]
-
-
-def test_a_kernel_runs_also_where_no_folder_can_be_written_to(package, tmp_path):
-    (tmp_path / "a file").write_text("in the way")
-    assert run(package, tmp_path / "a file") == ["12", "0"]

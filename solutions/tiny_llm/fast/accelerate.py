@@ -46,7 +46,9 @@ class FloatEmbedding(Embedding):
 
 def _laid_out(projection: Projection) -> LaidOut:
     if not isinstance(projection, QuantizedLinear) or not isinstance(projection.multiply, DequantizedMatmul):
-        raise ValueError("the model's weights aren't in 4 bits as they were loaded: load_weights(…, bits=4, matmul='plain')")
+        raise ValueError(
+            "the model's weights aren't in 4 bits as they were loaded: load_weights(…, bits=4, matmul='plain')"
+        )
     return lay_out_4_bits(projection.multiply.weight, projection.bias)
 
 

@@ -15,9 +15,9 @@ from tiny_llm.fast.compiling import exact_kernel
 from tiny_llm.fast.multiply import multiply
 from tiny_llm.fast.rows8 import Rows8, make_rows8
 from tiny_llm.fast.small import gate, normalize, quantize, split
-from tiny_llm.fast.weights8 import LaidOut
 from tiny_llm.fast.tiled_attention import attend
 from tiny_llm.fast.vectors import load_floats, store_floats
+from tiny_llm.fast.weights8 import LaidOut
 from tiny_llm.kv_cache import LayerCache
 from tiny_llm.paged.attention import PagedCache
 from tiny_llm.positional_encoding import Angles
@@ -189,7 +189,7 @@ class Block8:
 
     def __call__(self, x: Tensor, angles: Angles, cache: LayerCache) -> Tensor:
         """[B, L, E] → [B, L, E], both float32; x is changed. Angles and cache as for a TransformerBlock."""
-        B, L, E = x.shape
+        B, L = x.shape[:2]
         H, Hkv, D = self.parts.shape
         count, workers = B * L, get_num_threads()
         room = self.rooms.room(count)
@@ -197,10 +197,11 @@ class Block8:
         stream = x.numpy().reshape(-1)
         if isinstance(cache, PagedCache) and isinstance(cache.attention, TiledAttention):
             attention = cache.attention
-            step, pages = attention.step_of(cache.meta, Hkv, H // Hkv), attention.pages_of(cache.pool)[cache.layer]
-            block_on_pages(
-                stream, count, self.parts, room, cos, sin, pages, step, self.scale, workers
+            step, pages = (
+                attention.step_of(cache.meta, Hkv, H // Hkv),
+                attention.pages_of(cache.pool)[cache.layer],
             )
+            block_on_pages(stream, count, self.parts, room, cos, sin, pages, step, self.scale, workers)
             return x
         before_attention(stream, count, self.parts, room, cos, sin, workers)
         query, key, value = (

@@ -6,7 +6,10 @@ from typing import Any
 
 import numba
 
-from tiny_llm.kernels.kept import can_be_kept
+# Imported for what they tell Numba: what kernels get for the functions of `vectors.py` and `tiles.py`.
+from tiny_llm.fast import compiled_tiles as compiled_tiles
+from tiny_llm.fast import compiled_vectors as compiled_vectors
+from tiny_llm.kernels.kept import keep
 
 
 def exact_kernel(function: Any) -> Any:
@@ -15,7 +18,7 @@ def exact_kernel(function: Any) -> Any:
     So a row of a batch comes out as it would alone, to the last bit. The code says itself what is done side by side.
     """
     spread = "prange" in function.__code__.co_names
-    return numba.njit(parallel=spread, cache=can_be_kept(function), error_model="numpy")(function)
+    return keep(numba.njit(parallel=spread, error_model="numpy")(function))
 
 
 def exact_inlined(function: Any) -> Any:

@@ -4,15 +4,28 @@ from __future__ import annotations
 
 from functools import cache
 
-import llvmlite.binding as llvm
 from numba import config
+from numba.core.codegen import get_host_cpu_features
 
 DOT4 = "dot4"
-"""Four products of 8-bit numbers per lane, added up: AVX-512 VNNI."""
-DOT2 = "dot2"
-"""Two products of bfloat16 numbers per lane, added up: AVX-512 BF16."""
+"""Four products of unsigned and signed bytes per lane, added up, for 16 lanes: AVX-512 VNNI."""
+DOT4_OF_8 = "dot4 of 8 lanes"
+"""The same for 8 lanes: AVX-VNNI, of processors without AVX-512."""
+DOT4_OF_4 = "dot4 of 4 lanes"
+"""The same for 4 lanes: ARM's matrix instructions for bytes."""
+SIGNED_DOT4_OF_4 = "signed dot4 of 4 lanes"
+"""Four products of signed bytes per lane: ARM's dot product."""
+HALF = "half"
+"""From float16 to float32."""
 
-_NEEDED = {DOT4: ("avx512f", "avx512vnni"), DOT2: ("avx512f", "avx512bf16")}
+_NEEDED = {
+    DOT4: [{"+avx512f", "+avx512vnni"}],
+    DOT4_OF_8: [{"+avxvnni"}],
+    DOT4_OF_4: [{"+neon", "+i8mm"}],
+    SIGNED_DOT4_OF_4: [{"+neon", "+dotprod"}],
+    HALF: [{"+f16c"}, {"+neon"}],
+}
+"""Features of a processor, any of these sets."""
 
 
 @cache
@@ -20,10 +33,8 @@ def has(instruction: str) -> bool:
     """Whether the compiler may use an instruction here: the processor has it, and Numba isn't told otherwise.
 
     Args:
-        instruction: :data:`DOT4` or :data:`DOT2`.
+        instruction: one of those above.
     """
-    if config.CPU_NAME and config.CPU_FEATURES is not None:  # NUMBA_CPU_NAME and NUMBA_CPU_FEATURES
-        allowed = {each.removeprefix("+") for each in config.CPU_FEATURES.split(",") if each.startswith("+")}
-    else:
-        allowed = {name for name, present in llvm.get_host_cpu_features().items() if present}
-    return allowed.issuperset(_NEEDED[instruction])
+    told = getattr(config, "CPU_FEATURES", None)  # NUMBA_CPU_FEATURES, such as `+avx2,-avx512f`
+    features = (get_host_cpu_features() if told is None else told).split(",")
+    return any(needed.issubset(features) for needed in _NEEDED[instruction])

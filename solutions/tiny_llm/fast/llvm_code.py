@@ -1,88 +1,58 @@
-"""Registers as types of Numba, and the code that LLVM gets for their instructions (Day 4.7, given code).
-
-Kernels use what `vectors.py` and `tiles.py` make of it.
-"""
+"""Pieces of LLVM code for registers (Day 4.7, given code)."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from llvmlite import ir
-from numba import types
 from numba.core import cgutils
-from numba.extending import models, register_model
 
-from tiny_llm.fast.instructions import DOT2, DOT4, has
+from tiny_llm.fast.instructions import DOT4, DOT4_OF_4, DOT4_OF_8, HALF, SIGNED_DOT4_OF_4, has
+from tiny_llm.fast.registers import FLOATS, INT, INTS
+from tiny_llm.fast.vectors import LANES
 
-LANES = 16
-"""How many numbers a register holds."""
-
-_INT, _FLOAT = ir.IntType(32), ir.FloatType()
-INTS, FLOATS = ir.VectorType(_INT, LANES), ir.VectorType(_FLOAT, LANES)
-
-
-class Register(types.Type):
-    """R registers with lanes of one kind."""
-
-    def __init__(self, lanes: ir.VectorType, rows: int = 0) -> None:
-        """R is ``rows``; 0 stands for a single register."""
-        self.lanes = lanes
-        self.rows = rows
-        super().__init__(name=f"{lanes.element}x{LANES}" + (f"x{rows}" if rows else ""))
-
-
-@register_model(Register)
-class _RegisterModel(models.PrimitiveModel):
-    def __init__(self, manager: Any, kind: Register) -> None:
-        super().__init__(manager, kind, ir.ArrayType(kind.lanes, kind.rows) if kind.rows else kind.lanes)
-
-
-Ints, Floats = Register(INTS), Register(FLOATS)
+SHORTS, BYTES = ir.VectorType(ir.IntType(16), LANES), ir.VectorType(ir.IntType(8), LANES)
 
 
 def splat(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
     """A register with the same number in all lanes."""
     nothing = ir.Constant(ir.VectorType(value.type, LANES), ir.Undefined)
-    first = builder.insert_element(nothing, value, ir.Constant(_INT, 0))
+    first = builder.insert_element(nothing, value, ir.Constant(INT, 0))
     return builder.shuffle_vector(first, nothing, ir.Constant(INTS, [0] * LANES))
 
 
 def constant(value: int) -> ir.Constant:
+    """A register with the same int32 in all lanes."""
     return ir.Constant(INTS, [value] * LANES)
 
 
 def call(builder: ir.IRBuilder, name: str, result: ir.Type, *arguments: ir.Value) -> ir.Value:
+    """The result of one of LLVM's own functions."""
     kind = ir.FunctionType(result, [each.type for each in arguments])
     return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments)
 
 
-class Memory:
-    """An array argument of a function below, in the code that is being made."""
-
-    def __init__(self, context: Any, builder: ir.IRBuilder, kind: Any, value: ir.Value) -> None:
-        self.builder = builder
-        self.data = context.make_array(kind)(context, builder, value).data
-
-    def load(self, at: ir.Value, what: ir.Type) -> ir.Value:
-        """What lies at an element, as a value of another type."""
-        pointer = self.builder.bitcast(self.builder.gep(self.data, [at]), what.as_pointer())
-        loaded = self.builder.load(pointer)
-        loaded.align = 1
-        return loaded
-
-    def store(self, at: ir.Value, value: ir.Value) -> None:
-        pointer = self.builder.bitcast(self.builder.gep(self.data, [at]), value.type.as_pointer())
-        self.builder.store(value, pointer).align = 1
+def fused(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
+    """a · b + c of float32, rounded once."""
+    return call(builder, "llvm.fma.v16f32", FLOATS, a, b, c)
 
 
-def index(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any, number: int) -> ir.Value:
-    return context.cast(builder, arguments[number], signature.args[number], types.intp)
+_DOT4 = {
+    DOT4: ("llvm.x86.avx512.vpdpbusd.512", INTS),
+    DOT4_OF_8: ("llvm.x86.avx512.vpdpbusd.256", ir.VectorType(INT, 8)),
+    DOT4_OF_4: ("llvm.aarch64.neon.usdot.v4i32.v16i8", BYTES),
+}
+"""LLVM's names for the instructions, and the type of what is multiplied."""
 
 
 def dot4(builder: ir.IRBuilder, total: ir.Value, left: ir.Value, right: ir.Value) -> ir.Value:
     """total + Σ of four products per lane: unsigned bytes of ``left`` times signed bytes of ``right``."""
-    if has(DOT4):
-        return call(builder, "llvm.x86.avx512.vpdpbusd.512", INTS, total, left, right)
+    for instruction, (name, kind) in _DOT4.items():
+        if has(instruction):
+            return _in_parts(builder, name, kind, total, left, right)
+    if has(SIGNED_DOT4_OF_4):  # u · x = (u − 128) · x + 128 · x
+        name, ones = "llvm.aarch64.neon.sdot.v4i32.v16i8", constant(0x01010101)
+        total = _in_parts(builder, name, BYTES, total, builder.xor(left, constant(-0x7F7F7F80)), right)
+        sums = _in_parts(builder, name, BYTES, constant(0), ones, right)
+        return builder.add(total, builder.shl(sums, constant(7)))
     for byte in range(4):
         unsigned = builder.and_(builder.lshr(left, constant(8 * byte)), constant(255))
         signed = builder.ashr(builder.shl(right, constant(24 - 8 * byte)), constant(24))
@@ -90,39 +60,29 @@ def dot4(builder: ir.IRBuilder, total: ir.Value, left: ir.Value, right: ir.Value
     return total
 
 
-class _BFloat(ir.types.Type):
-    """LLVM's bfloat, which llvmlite doesn't have."""
+def _in_parts(
+    builder: ir.IRBuilder, name: str, kind: ir.VectorType, total: ir.Value, left: ir.Value, right: ir.Value
+) -> ir.Value:
+    """The result of an instruction for shorter registers: its parts, joined.
 
-    null = "0.0"
-    intrinsic_name = "bf16"
+    Args:
+        kind: the type in which a part of ``left`` and ``right`` is given to the instruction.
+    """
+    lanes = kind.count * kind.element.width // INT.width
 
-    def _to_string(self) -> str:
-        return "bfloat"
+    def lanes_of(x: ir.Value, y: ir.Value, first: int, count: int) -> ir.Value:
+        numbers = ir.Constant(ir.VectorType(INT, count), list(range(first, first + count)))
+        return builder.shuffle_vector(x, y, numbers)
 
-    __str__ = _to_string
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _BFloat)
-
-    def __hash__(self) -> int:
-        return hash(_BFloat)
-
-
-_PAIRS = ir.VectorType(_BFloat(), 2 * LANES)
-
-
-def dot2(builder: ir.IRBuilder, total: ir.Value, left: ir.Value, right: ir.Value) -> ir.Value:
-    """total + Σ of two products of bfloat16 per lane."""
-    if has(DOT2):
-        pairs = builder.bitcast(left, _PAIRS), builder.bitcast(right, _PAIRS)
-        return call(builder, "llvm.x86.avx512bf16.dpbf16ps.512", FLOATS, total, *pairs)
-    for widen in (
-        lambda each: builder.shl(each, constant(16)),
-        lambda each: builder.and_(each, constant(-65536)),
-    ):
-        left_floats, right_floats = (builder.bitcast(widen(each), FLOATS) for each in (left, right))
-        total = call(builder, "llvm.fma.v16f32", FLOATS, left_floats, right_floats, total)
-    return total
+    parts = []
+    for first in range(0, LANES, lanes):
+        some, left_part, right_part = (lanes_of(x, x, first, lanes) for x in (total, left, right))
+        factors = builder.bitcast(left_part, kind), builder.bitcast(right_part, kind)
+        parts.append(call(builder, name, some.type, some, *factors))
+    while len(parts) > 1:
+        lanes *= 2
+        parts = [lanes_of(x, y, 0, lanes) for x, y in zip(parts[::2], parts[1::2], strict=True)]
+    return parts[0]
 
 
 def round_to_bfloat(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
@@ -130,11 +90,26 @@ def round_to_bfloat(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
     bits = builder.bitcast(value, INTS)
     odd = builder.and_(builder.lshr(bits, constant(16)), constant(1))
     rounded = builder.add(bits, builder.add(odd, constant(0x7FFF)))
-    return builder.trunc(builder.lshr(rounded, constant(16)), ir.VectorType(ir.IntType(16), LANES))
+    return builder.trunc(builder.lshr(rounded, constant(16)), SHORTS)
+
+
+def widen_halves(builder: ir.IRBuilder, bits: ir.Value) -> ir.Value:
+    """16 float16, as int16, to float32."""
+    if has(HALF):
+        return builder.fpext(builder.bitcast(bits, ir.VectorType(ir.HalfType(), LANES)), FLOATS)
+    # Without the instruction, LLVM would call a function that isn't there. The exponent moves from 5 bits to 8, which
+    # changes its meaning by a factor; that of infinity and NaN has all bits set.
+    wide = builder.zext(bits, INTS)
+    sign = builder.shl(builder.and_(wide, constant(0x8000)), constant(16))
+    number = builder.shl(builder.and_(wide, constant(0x7FFF)), constant(13))
+    scaled = builder.fmul(builder.bitcast(number, FLOATS), ir.Constant(FLOATS, [2.0**112] * LANES))
+    special = builder.icmp_unsigned(">=", number, constant(0x7C00 << 13))
+    number = builder.select(special, builder.or_(number, constant(0x7F800000)), builder.bitcast(scaled, INTS))
+    return builder.bitcast(builder.or_(number, sign), FLOATS)
 
 
 def exchange(builder: ir.IRBuilder, rows: list[ir.Value]) -> list[ir.Value]:
-    """16 registers with rows and columns exchanged: neighbors first, then pairs of neighbors, and so on."""
+    """16 registers of int32 with rows and columns exchanged: of neighbors first, then of pairs of them, and so on."""
     rows = list(rows)
     for step in (1, 2, 4, 8):
         low = ir.Constant(INTS, [lane + (LANES - step if lane & step else 0) for lane in range(LANES)])
@@ -144,3 +119,9 @@ def exchange(builder: ir.IRBuilder, rows: list[ir.Value]) -> list[ir.Value]:
                 pair = rows[row], rows[row + step]
                 rows[row], rows[row + step] = (builder.shuffle_vector(*pair, order) for order in (low, high))
     return rows
+
+
+def prefetch(builder: ir.IRBuilder, pointer: ir.Value) -> None:
+    """Begin to bring what lies at a pointer to bytes, which may lie anywhere, to all caches."""
+    to_be_read, in_all_caches, data = (ir.Constant(INT, number) for number in (0, 3, 1))
+    call(builder, "llvm.prefetch.p0", ir.VoidType(), pointer, to_be_read, in_all_caches, data)

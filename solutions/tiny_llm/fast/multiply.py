@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import get_num_threads, prange
+from numba import prange
 
 from tiny_llm.fast.compiling import exact_inlined, exact_kernel
 from tiny_llm.fast.rows8 import GROUP

@@ -24,6 +24,7 @@ from tiny_llm.fast.vectors import (
 GROUP = 32
 """Numbers that share a step: as many as weights share a scale."""
 
+
 class Rows8(NamedTuple):
     """Room for T rows of K numbers in 8 bits, one row behind the other."""
 
@@ -35,9 +36,7 @@ class Rows8(NamedTuple):
 def make_rows8(numbers: int) -> Rows8:
     """Room for some rows with ``numbers`` numbers in all, T·K."""
     groups = numbers // GROUP
-    return Rows8(
-        np.zeros(numbers, np.int8), np.zeros(groups, np.float32), np.zeros(groups, np.float32)
-    )
+    return Rows8(np.zeros(numbers, np.int8), np.zeros(groups, np.float32), np.zeros(groups, np.float32))
 
 
 @exact_inlined

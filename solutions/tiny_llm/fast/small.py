@@ -57,7 +57,9 @@ def normalize(count, workers, x, width, weight, eps, rows):
         normalize_rows(0, count, x, width, weight, eps, rows)
     else:
         for worker in prange(workers):
-            normalize_rows(worker * count // workers, (worker + 1) * count // workers, x, width, weight, eps, rows)
+            normalize_rows(
+                worker * count // workers, (worker + 1) * count // workers, x, width, weight, eps, rows
+            )
 
 
 @exact_kernel
@@ -176,4 +178,15 @@ def split(count, workers, qkv, shape, norms, cos, sin, query, key, value):
         split_rows(0, count, qkv, shape, norms, cos, sin, query, key, value)
     else:
         for worker in prange(workers):
-            split_rows(worker * count // workers, (worker + 1) * count // workers, qkv, shape, norms, cos, sin, query, key, value)
+            split_rows(
+                worker * count // workers,
+                (worker + 1) * count // workers,
+                qkv,
+                shape,
+                norms,
+                cos,
+                sin,
+                query,
+                key,
+                value,
+            )

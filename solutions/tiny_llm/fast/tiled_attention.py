@@ -1,7 +1,7 @@
 """Attention over pages in bfloat16, by tiles of keys and tiles of queries (Day 4.7).
 
-The steps of Day 2.5 and Day 3.3, in registers: 16 keys side by side, and for the values 16 numbers of a head. Each query
-is computed as it would be alone, to the last bit, in whichever step and beside whatever others it comes.
+The steps of Day 2.5 and Day 3.3, in registers: 16 keys side by side, and for the values 16 numbers of a head. Each
+query is computed as it would be alone, to the last bit, in whichever step and beside whatever others it comes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from numba import prange
 
 from tiny_llm.fast.compiling import exact_inlined, exact_kernel
 from tiny_llm.fast.small import exponential
-from tiny_llm.fast.tiles import fma_rows, load_rows, store_rows, zero_floats
+from tiny_llm.fast.tiles import fma_rows, load_rows, store_rows, transpose_bfloats, zero_floats
 from tiny_llm.fast.vectors import (
     fetch,
     first_lanes,
@@ -24,7 +24,6 @@ from tiny_llm.fast.vectors import (
     load_floats,
     store_floats,
     sum_of_lanes,
-    transpose_bfloats,
 )
 
 TILE = 64
@@ -100,17 +99,28 @@ def _make_fold(rows: int):  # type: ignore[no-untyped-def]
             for i in range(D):
                 at = first * D + i * 16
                 left = fma_rows(left, load_floats(scratch.keys, at), scratch.queries, row * D + i, D)
-                right = fma_rows(right, load_floats(scratch.keys, at + 16 * D), scratch.queries, row * D + i, D)
+                right = fma_rows(
+                    right, load_floats(scratch.keys, at + 16 * D), scratch.queries, row * D + i, D
+                )
             store_rows(scratch.scores, first, TILE, left)
             store_rows(scratch.scores, first + 16, TILE, right)
         for i in range(rows):
-            fold_row(i, row + i, min(count, seen + (offset + i) // group if causal else count), count, D, scratch)
+            fold_row(
+                i, row + i, min(count, seen + (offset + i) // group if causal else count), count, D, scratch
+            )
         for i in range(0, D, 32):
             at = row * D + i
-            left, right = load_rows(scratch.gathered, at, D, rows), load_rows(scratch.gathered, at + 16, D, rows)
+            left, right = (
+                load_rows(scratch.gathered, at, D, rows),
+                load_rows(scratch.gathered, at + 16, D, rows),
+            )
             for token in range(count):
-                left = fma_rows(left, load_floats(scratch.values, token * D + i), scratch.weights, token, TILE)
-                right = fma_rows(right, load_floats(scratch.values, token * D + i + 16), scratch.weights, token, TILE)
+                left = fma_rows(
+                    left, load_floats(scratch.values, token * D + i), scratch.weights, token, TILE
+                )
+                right = fma_rows(
+                    right, load_floats(scratch.values, token * D + i + 16), scratch.weights, token, TILE
+                )
             store_rows(scratch.gathered, at, D, left)
             store_rows(scratch.gathered, at + 16, D, right)
 
@@ -277,7 +287,9 @@ def attend_tasks(query, keys, values, step, first, workers, scale, causal, out, 
         task = tasks[number, 0], tasks[number, 1], tasks[number, 2]
         if number + workers < len(tasks):
             b = tasks[number + workers, 0]
-            fetch_tile(keys, values, step.tables[b], tasks[number + workers, 1], 0, min(TILE, step.kv_lens[b]))
+            fetch_tile(
+                keys, values, step.tables[b], tasks[number + workers, 1], 0, min(TILE, step.kv_lens[b])
+            )
         attend_task(query, keys, values, step, task, scale, causal, scratch, out, lse)
 
 

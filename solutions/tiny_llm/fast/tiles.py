@@ -1,179 +1,158 @@
-"""Tiles in kernels: a register for each of some rows, which meet the same weights (Day 4.7, given code).
+"""Tiles: a register for each of R rows, which meet the same weights (Day 4.7, given code).
 
-What is loaded once, 16 columns of a matrix, is used for all rows of the tile. R, the number of rows, is a number that
-the compiler knows: a constant. All functions are for kernels only, as in `vectors.py`.
+What is loaded once, 16 columns of a matrix, is used for all rows of the tile. A tile is an array [R, 16]. As in
+`vectors.py`, each function says in NumPy what compiled kernels do with instructions. The compiler must know R: it is
+a constant.
 """
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any
+import numpy as np
 
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
-
-from tiny_llm.fast.llvm_code import FLOATS, INTS, LANES, Memory, Register, call, dot2, dot4, index, splat
+from tiny_llm.fast.vectors import LANES, elements, fma
 
 
-@cache
-def _tile(lanes: str, rows: int) -> Register:
-    return Register({"ints": INTS, "floats": FLOATS}[lanes], rows)
+def _of_rows(array: np.ndarray, at: int, stride: int, rows: int, count: int) -> np.ndarray:
+    """For each row r, ``count`` elements from number at + r · stride on: [R, count]."""
+    return np.stack([elements(array, at + row * stride, count) for row in range(rows)])
 
 
-def _zeros(lanes: str) -> Any:
-    def typed(typing: Any, rows: Any) -> Any:
-        tile = _tile(lanes, rows.literal_value)
-        held = ir.ArrayType(tile.lanes, tile.rows)
-        return tile(rows), lambda context, builder, signature, arguments: ir.Constant(held, None)
-
-    return typed
+def zero_ints(rows: int) -> np.ndarray:
+    """A tile of zeros: int32 [R, 16]."""
+    return np.zeros((rows, LANES), np.int32)
 
 
-@intrinsic(prefer_literal=True)
-def zero_ints(typing: Any, rows: Any) -> Any:
-    """R registers of 16 int32 each, all 0."""
-    return _zeros("ints")(typing, rows)
+def zero_floats(rows: int) -> np.ndarray:
+    """A tile of zeros: float32 [R, 16]."""
+    return np.zeros((rows, LANES), np.float32)
 
 
-@intrinsic(prefer_literal=True)
-def zero_floats(typing: Any, rows: Any) -> Any:
-    """R registers of 16 float32 each, all 0."""
-    return _zeros("floats")(typing, rows)
-
-
-def _multiplied(dot: Any) -> Any:
-    """For each row r: totals[r] += weights · x[at + r · stride], by an instruction that adds up products."""
-
-    def typed(typing: Any, totals: Any, weights: Any, x: Any, at: Any, stride: Any) -> Any:
-        def make(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> ir.Value:
-            memory, result = Memory(context, builder, x, arguments[2]), arguments[0]
-            where = index(context, builder, signature, arguments, 3)
-            step = index(context, builder, signature, arguments, 4)
-            for row in range(totals.rows):
-                number = splat(builder, memory.load(where, ir.IntType(32)))
-                total = dot(builder, builder.extract_value(arguments[0], row), arguments[1], number)
-                result = builder.insert_value(result, total, row)
-                where = builder.add(where, step)
-            return result
-
-        return totals(totals, weights, x, at, stride), make
-
-    return typed
-
-
-@intrinsic
-def dot4_rows(typing: Any, totals: Any, weights: Any, x: Any, at: Any, stride: Any) -> Any:
-    """For each row r of ``totals``: add 4 products per lane, weights · x[at + r · stride].
+def load_rows(array: np.ndarray, at: int, stride: int, rows: int) -> np.ndarray:
+    """A tile from memory: for each row r, 16 numbers from element at + r · stride on.
 
     Args:
-        totals: a tile of int32.
-        weights: 16 times 4 unsigned bytes.
-        x: int32 that hold 4 signed bytes each.
+        array: float32.
+        at: index of the first number of row 0.
+        stride: elements from one row to the next.
+        rows: R.
+
+    Returns:
+        float32 [R, 16].
+
+    Raises:
+        IndexError: they aren't all in the array (in plain Python).
     """
-    return _multiplied(dot4)(typing, totals, weights, x, at, stride)
+    return _of_rows(array, at, stride, rows, LANES)
 
 
-@intrinsic
-def dot2_rows(typing: Any, totals: Any, weights: Any, x: Any, at: Any, stride: Any) -> Any:
-    """For each row r of ``totals``: add 2 products per lane, weights · x[at + r · stride].
+def store_rows(array: np.ndarray, at: int, stride: int, tile: np.ndarray) -> None:
+    """Write a tile: the 16 numbers of each row r to element at + r · stride and behind it.
 
     Args:
-        totals: a tile of float32.
-        weights: 16 times 2 bfloat16.
-        x: int32 that hold 2 bfloat16 each.
+        array: float32.
+        at: index of the first number of row 0.
+        stride: elements from one row to the next.
+        tile: float32 [R, 16].
+
+    Raises:
+        IndexError: they don't all fit into the array (in plain Python).
     """
-    return _multiplied(dot2)(typing, totals, weights, x, at, stride)
+    for row, numbers in enumerate(tile):
+        elements(array, at + row * stride, LANES)[:] = numbers
 
 
-@intrinsic
-def fma_rows(typing: Any, totals: Any, weights: Any, x: Any, at: Any, stride: Any) -> Any:
-    """For each row r of ``totals``: add weights · x[at + r · stride].
+def dot4_rows(totals: np.ndarray, weights: np.ndarray, x: np.ndarray, at: int, stride: int) -> np.ndarray:
+    """Add four products per lane to each row: weights · x[at + r · stride]. Whole numbers, exact.
 
     Args:
-        totals: a tile of float32.
-        weights: 16 float32.
+        totals: a tile, int32 [R, 16].
+        weights: int32 [16], which hold 4 unsigned bytes each.
+        x: int32 or uint32, which hold 4 signed bytes each.
+        at: index of the number for row 0.
+        stride: elements from one row's number to the next.
+
+    Returns:
+        int32 [R, 16].
+
+    Raises:
+        IndexError: they aren't all in x (in plain Python).
+    """
+    numbers = _of_rows(x, at, stride, len(totals), 1)
+    left = weights.view(np.uint8).reshape(1, LANES, 4).astype(np.int32)
+    right = numbers.view(np.int8).reshape(-1, 1, 4).astype(np.int32)
+    return totals + (left * right).sum(axis=2, dtype=np.int32)
+
+
+def fma_rows(totals: np.ndarray, weights: np.ndarray, x: np.ndarray, at: int, stride: int) -> np.ndarray:
+    """Add a product per lane to each row, rounded once: weights · x[at + r · stride].
+
+    Args:
+        totals: a tile, float32 [R, 16].
+        weights: float32 [16].
         x: float32.
+        at: index of the number for row 0.
+        stride: elements from one row's number to the next.
+
+    Returns:
+        float32 [R, 16].
+
+    Raises:
+        IndexError: they aren't all in x (in plain Python).
     """
-
-    def make(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> ir.Value:
-        memory, result = Memory(context, builder, x, arguments[2]), arguments[0]
-        where = index(context, builder, signature, arguments, 3)
-        step = index(context, builder, signature, arguments, 4)
-        for row in range(totals.rows):
-            number = splat(builder, memory.load(where, ir.FloatType()))
-            total = builder.extract_value(arguments[0], row)
-            total = call(builder, "llvm.fma.v16f32", FLOATS, arguments[1], number, total)
-            result = builder.insert_value(result, total, row)
-            where = builder.add(where, step)
-        return result
-
-    return totals(totals, weights, x, at, stride), make
+    return fma(weights, _of_rows(x, at, stride, len(totals), 1), totals)
 
 
-@intrinsic
 def add_scaled_rows(
-    typing: Any, totals: Any, sums: Any, scales: Any, minima: Any, steps: Any, offsets: Any, at: Any, stride: Any
-) -> Any:
-    """For each row r of ``totals``: add sums[r] · steps[i] · scales + offsets[i] · minima, where i = at + r · stride.
+    totals: np.ndarray,
+    sums: np.ndarray,
+    scales: np.ndarray,
+    minima: np.ndarray,
+    steps: np.ndarray,
+    offsets: np.ndarray,
+    at: int,
+    stride: int,
+) -> np.ndarray:
+    """Add sums[r] · steps[i] · scales + offsets[i] · minima to each row r, where i = at + r · stride.
 
     Args:
-        totals: a tile of float32; ``sums``: a tile of int32.
-        scales, minima: 16 float32.
-        steps, offsets: float32 numbers.
+        totals: a tile, float32 [R, 16].
+        sums: a tile, int32 [R, 16].
+        scales, minima: float32 [16].
+        steps, offsets: float32.
+        at: index of the numbers for row 0.
+        stride: elements from one row's numbers to the next.
+
+    Returns:
+        float32 [R, 16].
+
+    Raises:
+        IndexError: they aren't all in ``steps`` and ``offsets`` (in plain Python).
     """
-
-    def make(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> ir.Value:
-        result, factors = arguments[0], Memory(context, builder, steps, arguments[4])
-        shifts = Memory(context, builder, offsets, arguments[5])
-        where = index(context, builder, signature, arguments, 6)
-        step = index(context, builder, signature, arguments, 7)
-        for row in range(totals.rows):
-            exact = builder.sitofp(builder.extract_value(arguments[1], row), FLOATS)
-            scaled = builder.fmul(exact, splat(builder, factors.load(where, ir.FloatType())))
-            shift = splat(builder, shifts.load(where, ir.FloatType()))
-            total = builder.extract_value(arguments[0], row)
-            total = call(builder, "llvm.fma.v16f32", FLOATS, scaled, arguments[2], total)
-            total = call(builder, "llvm.fma.v16f32", FLOATS, shift, arguments[3], total)
-            result = builder.insert_value(result, total, row)
-            where = builder.add(where, step)
-        return result
-
-    return totals(totals, sums, scales, minima, steps, offsets, at, stride), make
+    factors = _of_rows(steps, at, stride, len(totals), 1)
+    shifts = _of_rows(offsets, at, stride, len(totals), 1)
+    totals = fma(sums.astype(np.float32) * factors, scales, totals)
+    return fma(shifts, minima, totals)
 
 
-@intrinsic(prefer_literal=True)
-def load_rows(typing: Any, array: Any, at: Any, stride: Any, rows: Any) -> Any:
-    """R registers from a float32 array: 16 numbers from element at + r · stride on, for each row r."""
-    tile = _tile("floats", rows.literal_value)
+def transpose_bfloats(
+    array: np.ndarray, starts: np.ndarray, offset: int, target: np.ndarray, at: int
+) -> None:
+    """Write 32 numbers each of 16 tokens, widened, with the tokens side by side.
 
-    def make(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> ir.Value:
-        memory = Memory(context, builder, array, arguments[0])
-        where = index(context, builder, signature, arguments, 1)
-        step = index(context, builder, signature, arguments, 2)
-        result = ir.Constant(ir.ArrayType(FLOATS, tile.rows), ir.Undefined)
-        for row in range(tile.rows):
-            result = builder.insert_value(result, memory.load(where, FLOATS), row)
-            where = builder.add(where, step)
-        return result
+    target[at + 16 · i + j] becomes array[starts[j] + offset + i], for i < 32 and j < 16.
 
-    return tile(array, at, stride, rows), make
+    Args:
+        array: int16 or uint16, bits of bfloat16.
+        starts: int64, where each token's numbers begin; the first 16 are read.
+        offset: how far behind it the first of the 32 lies.
+        target: float32.
+        at: index of the first element to write.
 
-
-@intrinsic
-def store_rows(typing: Any, array: Any, at: Any, stride: Any, tile: Any) -> Any:
-    """Each register of a tile into a float32 array: 16 numbers to element at + r · stride and behind it."""
-
-    def make(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> ir.Value:
-        memory = Memory(context, builder, array, arguments[0])
-        where = index(context, builder, signature, arguments, 1)
-        step = index(context, builder, signature, arguments, 2)
-        for row in range(tile.rows):
-            memory.store(where, builder.extract_value(arguments[3], row))
-            where = builder.add(where, step)
-        return context.get_dummy_value()
-
-    return types.none(array, at, stride, tile), make
-
-
-__all__ = ["LANES", "add_scaled_rows", "dot2_rows", "dot4_rows", "load_rows", "store_rows", "zero_floats", "zero_ints"]
+    Raises:
+        IndexError: ``starts`` has fewer, or what they name isn't all in ``array``, or doesn't all fit into
+            ``target`` (in plain Python).
+    """
+    count = 2 * LANES
+    tokens = [elements(array, start + offset, count) for start in elements(starts, 0, LANES)]
+    bits = np.stack(tokens, axis=1).view(np.uint16).astype(np.uint32)
+    elements(target, at, count * LANES)[:] = (bits << np.uint32(16)).view(np.float32).reshape(-1)

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tiny_llm.fast.llvm_code import LANES
 from tiny_llm.fast.rows8 import GROUP
+from tiny_llm.fast.vectors import LANES
 from tiny_llm.quantize import QuantizedTensor, unpack_nibbles
 
 

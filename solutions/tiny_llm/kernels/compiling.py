@@ -10,7 +10,7 @@ import torch
 from numba.extending import overload
 from torch import Tensor
 
-from tiny_llm.kernels.kept import can_be_kept
+from tiny_llm.kernels.kept import keep
 
 # The compiler may reorder sums, without which it can't use vector instructions for them, and fuse a multiplication
 # with an addition. It may not assume that there is no infinity or NaN.
@@ -25,7 +25,7 @@ def kernel(function: Any) -> Any:
     """
     # Without a prange, as in a stub, there is nothing to spread, and Numba would warn about that.
     spread = "prange" in function.__code__.co_names
-    return numba.njit(parallel=spread, fastmath=_FAST, cache=can_be_kept(function))(function)
+    return keep(numba.njit(parallel=spread, fastmath=_FAST)(function))
 
 
 def inlined(function: Any) -> Any:

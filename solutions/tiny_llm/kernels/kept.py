@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -23,10 +24,12 @@ from typing import Any
 
 import numba
 from numba import config
+from numba.core.caching import FunctionCache
 
 from tiny_llm.cache_folder import cache_folder
 
 _PACKAGE = __name__.partition(".")[0]
+_Named = tuple[Path, str]  # a file, and a name that it defines
 _UNUSED_SECONDS = 30 * 24 * 3600.0  # after which a kernel's folder is removed
 
 
@@ -60,6 +63,31 @@ class KernelLocator:
 
     def get_disambiguator(self) -> str:
         return ""
+
+
+class KernelCache(FunctionCache):
+    """Numba's own way to keep a kernel, but what it can't read counts as not kept.
+
+    Numba unpickles the types of the arguments that a kernel was compiled for: that fails once the class of a named
+    tuple among them lies in another module.
+    """
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Numba's way to ask for the machine code for the types of some arguments; None if there is none."""
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception:  # unpickling may raise any
+            self.flush()  # saving would read it again
+            return None
+
+
+def keep(kernel: Any) -> Any:
+    """A kernel whose machine code is kept on disk, where that can be done."""
+    if hasattr(kernel, "py_func") and can_be_kept(
+        kernel.py_func
+    ):  # with NUMBA_DISABLE_JIT it is a plain function
+        kernel._cache = KernelCache(kernel.py_func)
+    return kernel
 
 
 def can_be_kept(function: Callable[..., Any]) -> bool:
@@ -98,28 +126,51 @@ def _prepared(path: Path) -> Path | None:
 def fingerprint(file: Path, name: str) -> str:
     """A hash of what a file defines under a name, and of all that this needs.
 
-    Followed are names of the same file and what the file imports from this package, be it names or whole modules.
-    What comes from elsewhere belongs to the environment, which Numba's version stands for.
+    Followed are names of the same file, what the file imports from this package, be it names or whole modules, and
+    compiled forms. What comes from elsewhere belongs to the environment, which Numba's version stands for.
     """
-    found: dict[tuple[Path, str], list[str]] = {}
-    _gather(file, name, found)
+    found: dict[_Named, list[str]] = {}
+    _gather(file, name, found, _compiled_forms())
     texts = [numba.__version__, *(text for statements in found.values() for text in statements)]
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:32]
 
 
-def _gather(file: Path, name: str, found: dict[tuple[Path, str], list[str]]) -> None:
+def _gather(file: Path, name: str, found: dict[_Named, list[str]], forms: dict[_Named, list[_Named]]) -> None:
     if (file, name) in found:
         return
     found[file, name] = []
+    for compiled_file, compiled_name in forms.get((file, name), []):
+        _gather(compiled_file, compiled_name, found, forms)
     statements = _statements(file)
     for statement in statements.get(name, statements.get("*", [])):
         found[file, name].append(ast.unparse(statement))
         if isinstance(statement, ast.Import | ast.ImportFrom):
             for source, imported in _imported(statement, name, file):
-                _gather(source, imported, found)
+                _gather(source, imported, found, forms)
         for node in ast.walk(statement):
             if isinstance(node, ast.Name):
-                _gather(file, node.id, found)
+                _gather(file, node.id, found, forms)
+
+
+def _compiled_forms() -> dict[_Named, list[_Named]]:
+    """Where functions have compiled forms in other files of this package: below `@overload(f)` and the like."""
+    forms: dict[_Named, list[_Named]] = {}
+    modules = (module for name, module in sorted(sys.modules.items()) if name.partition(".")[0] == _PACKAGE)
+    files = (file for file in map(_file_of, modules) if file is not None and file.is_file())
+    for file in files:
+        for name in _has_compiled(file, file.stat().st_mtime_ns):
+            for statement in _statements(file).get(name, []):
+                if isinstance(statement, ast.Import | ast.ImportFrom):
+                    for definition in _imported(statement, name, file):
+                        forms.setdefault(definition, []).append((file, name))
+    return forms
+
+
+@cache
+def _has_compiled(file: Path, changed: int) -> list[str]:
+    """The names of which a file has a compiled form; few files have any, so most needn't be parsed."""
+    found = re.findall(rb"^@\w+\(\s*(\w+)\s*[,)]", file.read_bytes(), re.MULTILINE)
+    return sorted({name.decode() for name in found})
 
 
 def _imported(statement: ast.Import | ast.ImportFrom, name: str, file: Path) -> Iterator[tuple[Path, str]]:
@@ -180,6 +231,8 @@ def _named(statement: ast.stmt) -> set[str]:
     if isinstance(statement, ast.FunctionDef | ast.ClassDef):
         # Below `@overload(f)` stands the compiled form of f.
         calls = [decorator for decorator in statement.decorator_list if isinstance(decorator, ast.Call)]
-        return {statement.name} | {arg.id for call in calls for arg in call.args if isinstance(arg, ast.Name)}
+        return {statement.name} | {
+            arg.id for call in calls for arg in call.args[:1] if isinstance(arg, ast.Name)
+        }
     nodes = [node for node in ast.walk(statement) if isinstance(node, ast.Name)]
     return {node.id for node in nodes if isinstance(node.ctx, ast.Store)}

@@ -6,9 +6,10 @@ array spoil it only now and then.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import FrameType
 from typing import Any
 from unittest.mock import patch
@@ -32,13 +33,15 @@ SAME_PLACES = (
 )
 
 
-def run_as_python(kernel: Any, *arguments: Any, spread: bool = True) -> Any:
-    """Call a kernel without compiling it; functions of its own that it calls stay compiled.
+def run_as_python(kernel: Any, *arguments: Any, spread: bool = True, deep: bool = False) -> Any:
+    """Call a kernel without compiling it.
 
     Args:
         kernel: a function compiled by Numba.
         arguments: its arguments. They should be small: loops in Python are slow.
         spread: whether it must have a `prange` loop, of which no two passes may write to the same place of an array.
+        deep: whether compiled functions that it calls, and those that they call, run as Python, too. Functions of
+            registers are given arrays here, with which they can't be compiled.
 
     Returns:
         what the kernel returns.
@@ -49,14 +52,43 @@ def run_as_python(kernel: Any, *arguments: Any, spread: bool = True) -> Any:
     __tracebackhide__ = True
     function = getattr(kernel, "py_func", kernel)
     loops = _Loops(function)
+    called = _called(function) if deep else [function]
     try:
-        with np.errstate(all="ignore"), loops.watched():
+        with np.errstate(all="ignore"), loops.watched(called), _uncompiled(called if deep else []):
             result = function(*arguments)
     except IndexError as error:
         raise CheckFailed(OUTSIDE.format(name=function.__name__, error=error)) from error
     if spread and not loops.found:
         raise CheckFailed(NOT_SPREAD.format(name=function.__name__))
     return result
+
+
+def _called(function: Callable[..., Any]) -> list[Callable[..., Any]]:
+    """A function, and the compiled ones of its package that it calls, and theirs; as Python."""
+    found = [function]
+    for each in found:  # it grows meanwhile
+        used = inspect.getclosurevars(each)
+        named = [*used.globals.values(), *used.nonlocals.values()]
+        package = each.__module__.partition(".")[0]
+        modules = [x for x in named if inspect.ismodule(x) and x.__name__.partition(".")[0] == package]
+        named += [getattr(module, name, None) for module in modules for name in each.__code__.co_names]
+        inner = [value.py_func for value in named if hasattr(value, "py_func")]
+        found += [value for value in inner if value not in found]
+    return found
+
+
+@contextmanager
+def _uncompiled(functions: list[Callable[..., Any]]) -> Iterator[None]:
+    """Meanwhile these functions find the Python functions where they would find compiled ones."""
+    with ExitStack() as stack:
+        for function in functions:
+            names = function.__globals__
+            found = {name: value.py_func for name, value in names.items() if hasattr(value, "py_func")}
+            stack.enter_context(patch.dict(names, found))
+            for cell in function.__closure__ or ():
+                if hasattr(cell.cell_contents, "py_func"):
+                    stack.enter_context(patch.object(cell, "cell_contents", cell.cell_contents.py_func))
+        yield
 
 
 class _Loops:
@@ -67,10 +99,12 @@ class _Loops:
         self.found = False
 
     @contextmanager
-    def watched(self) -> Iterator[None]:
-        """Meanwhile the function's `prange`, by this name or as `numba.prange`, is this object."""
-        names = self.function.__globals__
-        with patch("numba.prange", self), patch.dict(names, {"prange": self} if "prange" in names else {}):
+    def watched(self, functions: list[Callable[..., Any]]) -> Iterator[None]:
+        """Meanwhile the functions' `prange`, by this name or as `numba.prange`, is this object."""
+        with ExitStack() as stack:
+            stack.enter_context(patch("numba.prange", self))
+            for names in (function.__globals__ for function in functions):
+                stack.enter_context(patch.dict(names, {"prange": self} if "prange" in names else {}))
             yield
 
     def __call__(self, *bounds: int) -> Iterator[int]:
@@ -80,7 +114,7 @@ class _Loops:
     def _passes(self, passes: range, frame: FrameType) -> Iterator[int]:
         """The passes one after the other; after each, what it wrote is compared with what those before it wrote."""
         __tracebackhide__ = True
-        arrays = {name: x for name, x in frame.f_locals.items() if isinstance(x, np.ndarray)}
+        arrays = dict(_arrays(frame.f_locals))
         written = {name: np.zeros(x.shape, bool) for name, x in arrays.items()}
         for number in passes:
             before = {name: x.copy() for name, x in arrays.items()}
@@ -93,8 +127,17 @@ class _Loops:
 
     def _shared(self, name: str, frame: FrameType) -> str:
         code = frame.f_code
-        given = name in code.co_varnames[: code.co_argcount]
-        return (SAME_PLACES if given else SHARED).format(name=self.function.__name__, array=name)
+        given = name.partition(".")[0] in code.co_varnames[: code.co_argcount]
+        return (SAME_PLACES if given else SHARED).format(name=code.co_name, array=name)
+
+
+def _arrays(values: dict[str, Any]) -> Iterator[tuple[str, np.ndarray]]:
+    """The arrays among some values, by name, and those in their named tuples."""
+    for name, value in values.items():
+        if isinstance(value, np.ndarray):
+            yield name, value
+        elif isinstance(value, tuple) and hasattr(value, "_asdict"):
+            yield from _arrays({f"{name}.{field}": inner for field, inner in value._asdict().items()})
 
 
 def _changed(before: np.ndarray, after: np.ndarray) -> np.ndarray:

@@ -80,12 +80,13 @@ def joined(attention: PagedAttention, join: JoinMeta | None, remedy: Remedy = NO
         remedy: how to weigh the documents.
     """
 
+    if join is None:
+        return attention
+
     def attend(
         query: Tensor, keys: Tensor, values: Tensor, meta: ForwardMeta, scale: float, causal: bool
     ) -> Attended:
         own = attention(query, keys, values, meta, scale, causal)
-        if join is None:
-            return own
         return attend_joined(query, keys, values, join, own, scale, attention, remedy)
 
     return attend

@@ -1,0 +1,84 @@
+"""The same model, fast (Day 4.7)."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import torch
+from numba import get_num_threads
+from torch import Tensor
+
+from tiny_llm.fast.block8 import Block8, HeadNorms, Parts, Rooms
+from tiny_llm.fast.multiply import multiply
+from tiny_llm.fast.rows8 import make_rows8
+from tiny_llm.fast.small import quantize
+from tiny_llm.fast.weights8 import LaidOut, lay_out_4_bits, lay_out_8_bits
+from tiny_llm.layers import Embedding, Projection, RMSNorm
+from tiny_llm.model import Transformer, TransformerBlock
+from tiny_llm.quantize import DequantizedMatmul, QuantizedLinear
+
+
+class Linear8:
+    """A projection of weights that are laid out: [..., K] → [..., N], float32."""
+
+    def __init__(self, weight: LaidOut) -> None:
+        """Hold the weights."""
+        self.weight = weight
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """[..., K] → [..., N], float32."""
+        count, workers = x.numel() // self.weight.width, get_num_threads()
+        rows = make_rows8(x.numel())
+        out = np.empty(count * self.weight.outputs, np.float32)
+        quantize(count, workers, x.float().contiguous().numpy().reshape(-1), self.weight.width, rows)
+        multiply(self.weight, rows, count, False, workers, out)
+        return torch.from_numpy(out).reshape(*x.shape[:-1], self.weight.outputs)
+
+
+class FloatEmbedding(Embedding):
+    """A table in any float dtype that gives float32."""
+
+    def __call__(self, token_ids: Tensor) -> Tensor:
+        """Ids [...] → float32 [..., E]."""
+        return super().__call__(token_ids).float()
+
+
+def _laid_out(projection: Projection) -> LaidOut:
+    if not isinstance(projection, QuantizedLinear) or not isinstance(projection.multiply, DequantizedMatmul):
+        raise ValueError(
+            "the model's weights aren't in 4 bits as they were loaded: load_weights(…, bits=4, matmul='plain')"
+        )
+    return lay_out_4_bits(projection.multiply.weight, projection.bias)
+
+
+def _norm(norm: RMSNorm | None) -> np.ndarray:
+    return np.zeros(0, np.float32) if norm is None else norm.weight.float().numpy()
+
+
+def _parts(block: TransformerBlock) -> Parts:
+    attention = block.attention
+    eps = np.float32(attention.query_norm.eps if attention.query_norm else 0)
+    return Parts(
+        _norm(block.attention_norm),
+        np.float32(block.attention_norm.eps),
+        _laid_out(attention.qkv),
+        HeadNorms(_norm(attention.query_norm), _norm(attention.key_norm), eps),
+        (attention.num_heads, attention.num_kv_heads, attention.head_dim),
+        _laid_out(attention.out),
+        _norm(block.mlp_norm),
+        np.float32(block.mlp_norm.eps),
+        _laid_out(block.mlp.gate_up),
+        _laid_out(block.mlp.down),
+    )
+
+
+def accelerate(model: Transformer) -> Transformer:
+    """The same model with its parts exchanged for faster ones; ``model`` itself stays as it is."""
+    fast = copy.copy(model)
+    parts = [_parts(block) for block in model.blocks]
+    rooms = Rooms(parts[0])
+    fast.blocks = [Block8(each, rooms) for each in parts]  # type: ignore[misc]
+    fast.head = Linear8(lay_out_8_bits(model.embedding.weight))
+    fast.embedding = FloatEmbedding(model.embedding.weight.bfloat16())
+    return fast
