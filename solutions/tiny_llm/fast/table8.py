@@ -15,8 +15,8 @@ from tiny_llm.layers import Embedding
 class Embedding8(Embedding):
     """A table [V, E], laid out in 8 bits, from which rows are looked up in float32.
 
-    ``weight`` stands for the table where its shape, device and dtype are asked for: the dtype is the one that keys and
-    values are to have. It takes no memory, and each of its numbers is NaN, as nothing may compute with them.
+    ``weight`` stands for the table where its shape, device and dtype are asked for: the dtype is the one that keys
+    and values are to have. It takes no memory, and each of its numbers is NaN, as nothing may compute with them.
     """
 
     def __init__(self, table: LaidOut) -> None:

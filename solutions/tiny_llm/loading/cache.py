@@ -98,9 +98,7 @@ def _stamp(path: Path) -> dict[str, str]:
     return {"format": str(_FORMAT), "size": str(status.st_size), "modified": str(status.st_mtime_ns)}
 
 
-def _read(
-    kept: Path, stamp: dict[str, str], form: Form
-) -> tuple[ModelConfig, dict[str, Tensor]] | None:
+def _read(kept: Path, stamp: dict[str, str], form: Form) -> tuple[ModelConfig, dict[str, Tensor]] | None:
     """The cached config and tensors, or None where no usable file is there."""
     if not kept.exists():
         return None
