@@ -113,13 +113,20 @@ def _gather(file: Path, name: str, found: dict[tuple[Path, str], list[str]]) -> 
     found[file, name] = []
     statements = _statements(file)
     for statement in statements.get(name, statements.get("*", [])):
-        found[file, name].append(ast.unparse(statement))
+        text, names = _read(statement)
+        found[file, name].append(text)
         if isinstance(statement, ast.Import | ast.ImportFrom):
             for source, imported in _imported(statement, name, file):
                 _gather(source, imported, found)
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Name):
-                _gather(file, node.id, found)
+        for used in names:
+            _gather(file, used, found)
+
+
+@cache
+def _read(statement: ast.stmt) -> tuple[str, list[str]]:
+    """A statement's text and the names in it: once for all kernels, many of which need the same functions."""
+    names = dict.fromkeys(node.id for node in ast.walk(statement) if isinstance(node, ast.Name))
+    return ast.unparse(statement), list(names)
 
 
 def _imported(statement: ast.Import | ast.ImportFrom, name: str, file: Path) -> Iterator[tuple[Path, str]]:
