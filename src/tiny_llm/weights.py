@@ -32,7 +32,7 @@ from torch import Tensor
 from tiny_llm.config import ModelConfig
 from tiny_llm.kernels.matmul_backends import choose_matmul
 from tiny_llm.layers import Linear, Projection
-from tiny_llm.loading.cache import convert_once
+from tiny_llm.loading.cache import convert_once, in_floats
 from tiny_llm.loading.convert import Converted, convert, convert_to_4_bits
 from tiny_llm.loading.errors import WeightsError
 from tiny_llm.loading.locate import DEFAULT_MODEL, locate
@@ -133,11 +133,11 @@ def load_weights(
     way = _matmul(bits, matmul, DTYPES[dtype], target)
     path = locate(source)
     config, tensors = _load_4_bits(path, DTYPES[dtype]) if bits else _load_floats(path, DTYPES[dtype])
-    _check_positions(path, config, sum(tensor.nbytes for tensor in tensors.values()))
+    check_positions(path, config, sum(tensor.nbytes for tensor in tensors.values()))
     return Weights(config, {name: tensor.to(target) for name, tensor in tensors.items()}, way)
 
 
-def _check_positions(path: Path, config: ModelConfig, weight_bytes: int) -> None:
+def check_positions(path: Path, config: ModelConfig, weight_bytes: int) -> None:
     """Refuse positions whose table of angles would take more memory than the weights: a damaged config has such."""
     table_bytes = 4 * config.head_dim * config.max_positions
     if table_bytes > max(weight_bytes, _MODEST_BYTES):
@@ -149,7 +149,7 @@ def _check_positions(path: Path, config: ModelConfig, weight_bytes: int) -> None
 
 def _load_floats(path: Path, dtype: torch.dtype) -> tuple[ModelConfig, Mapping[str, Converted]]:
     if not path.is_dir():
-        return convert_once(path, dtype)
+        return convert_once(path, in_floats(dtype))
     folder = open_source(path)
     return folder.config, convert(folder, dtype)
 

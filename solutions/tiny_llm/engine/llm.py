@@ -92,14 +92,15 @@ class LLM:
         if isinstance(model, Transformer) and tokenizer is None:
             raise ValueError("a model that is loaded needs its tokenizer beside it")
         if not isinstance(model, Transformer):
-            source, fewer = model, {"bits": 4, "matmul": "plain"} if fast else {}
-            weights = load_weights(source, dtype=dtype, device=device, **fewer)
-            tokenizer = tokenizer or load_tokenizer(source)
-            model = Transformer(weights.config, weights)
+            source = model
             if fast:
-                from tiny_llm.fast.accelerate import accelerate
+                from tiny_llm.fast.loading import load_fast
 
-                model, attention = accelerate(model), "tiled"
+                model, attention = load_fast(source), "tiled"
+            else:
+                weights = load_weights(source, dtype=dtype, device=device)
+                model = Transformer(weights.config, weights)
+            tokenizer = tokenizer or load_tokenizer(source)
         assert tokenizer is not None
         tokenizer.check_fits(model.config.vocab_size)
         self.model = model

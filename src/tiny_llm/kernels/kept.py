@@ -143,13 +143,13 @@ def _gather(file: Path, name: str, found: dict[_Named, list[str]], forms: dict[_
         _gather(compiled_file, compiled_name, found, forms)
     statements = _statements(file)
     for statement in statements.get(name, statements.get("*", [])):
-        found[file, name].append(ast.unparse(statement))
+        text, names = _read(statement)
+        found[file, name].append(text)
         if isinstance(statement, ast.Import | ast.ImportFrom):
             for source, imported in _imported(statement, name, file):
                 _gather(source, imported, found, forms)
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Name):
-                _gather(file, node.id, found, forms)
+        for used in names:
+            _gather(file, used, found, forms)
 
 
 def _compiled_forms() -> dict[_Named, list[_Named]]:
@@ -171,6 +171,13 @@ def _has_compiled(file: Path, changed: int) -> list[str]:
     """The names of which a file has a compiled form; few files have any, so most needn't be parsed."""
     found = re.findall(rb"^@\w+\(\s*(\w+)\s*[,)]", file.read_bytes(), re.MULTILINE)
     return sorted({name.decode() for name in found})
+
+
+@cache
+def _read(statement: ast.stmt) -> tuple[str, list[str]]:
+    """A statement's text and the names in it: once for all kernels, many of which need the same functions."""
+    names = dict.fromkeys(node.id for node in ast.walk(statement) if isinstance(node, ast.Name))
+    return ast.unparse(statement), list(names)
 
 
 def _imported(statement: ast.Import | ast.ImportFrom, name: str, file: Path) -> Iterator[tuple[Path, str]]:

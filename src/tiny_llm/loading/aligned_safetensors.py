@@ -18,11 +18,11 @@ import torch
 from torch import Tensor
 
 _ALIGNMENT = 64  # bytes
-_DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16"}
+_DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16", torch.uint8: "U8"}
 
 
 def write_aligned(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
-    """Write contiguous CPU tensors in float32, bfloat16 or float16, with strings as metadata.
+    """Write contiguous CPU tensors in float32, bfloat16, float16 or uint8, with strings as metadata.
 
     Raises:
         OSError: the file can't be written.

@@ -1,6 +1,6 @@
 """Converted weights, kept for the next time.
 
-One safetensors file for each source and dtype, in the user's cache folder (or where TINY_LLM_CACHE says). Its header
+One safetensors file for each source and form, in the user's cache folder (or where TINY_LLM_CACHE says). Its header
 carries the config, the size and time of the source when it was read, and a checksum of the tensors. A file that
 doesn't match is converted again and replaced. Files are written under another name and then renamed, so a reader sees
 a whole file or none, even while another process writes.
@@ -13,6 +13,8 @@ import hashlib
 import os
 import tempfile
 import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -28,15 +30,42 @@ from tiny_llm.loading.convert import convert
 from tiny_llm.loading.errors import WeightsError, reading, unreadable
 from tiny_llm.loading.files import check_file
 from tiny_llm.loading.layout import layout, shape
-from tiny_llm.loading.sources import open_source
+from tiny_llm.loading.sources import TensorSource, open_source
 
 _FORMAT = 2  # to be raised when the same source would give other tensors, or the header changes
 _ABANDONED_SECONDS = 3600.0
-_WORDS = {torch.float32: torch.int32, torch.bfloat16: torch.int16, torch.float16: torch.int16}
+_WORDS = {
+    torch.float32: torch.int32,
+    torch.bfloat16: torch.int16,
+    torch.float16: torch.int16,
+    torch.uint8: torch.uint8,
+}
+
+Shapes = dict[str, tuple[torch.dtype, tuple[int, ...]]]
+"""The dtype and the shape of each tensor, by its name."""
 
 
-def convert_once(path: Path, dtype: torch.dtype) -> tuple[ModelConfig, dict[str, Tensor]]:
-    """A GGUF file's config and tensors in `dtype`, on the CPU: from the cache, or converted and then cached.
+@dataclass(frozen=True)
+class Form:
+    """A form into which a source's tensors are brought."""
+
+    name: str  # part of the file's name
+    make: Callable[[TensorSource], dict[str, Tensor]]  # contiguous tensors on the CPU
+    shapes: Callable[[ModelConfig], Shapes]  # of what ``make`` gives
+    facts: Mapping[str, str] = field(default_factory=dict)  # what else must be the same for a file to be used
+
+
+def in_floats(dtype: torch.dtype) -> Form:
+    """All tensors in one dtype."""
+
+    def shapes(config: ModelConfig) -> Shapes:
+        return {name: (dtype, shape(parts)) for name, parts in layout(config).items()}
+
+    return Form(str(dtype).removeprefix("torch."), lambda source: convert(source, dtype), shapes)
+
+
+def convert_once(path: Path, form: Form) -> tuple[ModelConfig, dict[str, Tensor]]:
+    """A GGUF file's config and tensors in a form, on the CPU: from the cache, or converted and then cached.
 
     Cached tensors are mapped from the file rather than copied. Writing to such a tensor changes this process's view
     of it only.
@@ -44,24 +73,24 @@ def convert_once(path: Path, dtype: torch.dtype) -> tuple[ModelConfig, dict[str,
     Raises:
         WeightsError: the source can't be read or isn't supported.
     """
-    stamp = _stamp(path)
-    kept = _file_for(path, dtype)
-    found = _read(kept, stamp, dtype)
+    stamp = {**form.facts, **_stamp(path)}
+    kept = _file_for(path, form)
+    found = _read(kept, stamp, form)
     if found is not None:
         return found
     source = open_source(path)
-    tensors = convert(source, dtype)
+    tensors = form.make(source)
     _write(kept, source.config, tensors, stamp)
     return source.config, tensors
 
 
-def _file_for(path: Path, dtype: torch.dtype) -> Path:
+def _file_for(path: Path, form: Form) -> Path:
     where = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]
-    return cache_folder() / f"{path.stem}-{where}-{str(dtype).removeprefix('torch.')}.safetensors"
+    return cache_folder() / f"{path.stem}-{where}-{form.name}.safetensors"
 
 
 def _stamp(path: Path) -> dict[str, str]:
-    """The facts that must be unchanged for a cached file to be used."""
+    """The facts of the source that must be unchanged for a cached file to be used."""
     try:
         status = check_file(path).stat()
     except OSError as error:
@@ -69,9 +98,7 @@ def _stamp(path: Path) -> dict[str, str]:
     return {"format": str(_FORMAT), "size": str(status.st_size), "modified": str(status.st_mtime_ns)}
 
 
-def _read(
-    kept: Path, stamp: dict[str, str], dtype: torch.dtype
-) -> tuple[ModelConfig, dict[str, Tensor]] | None:
+def _read(kept: Path, stamp: dict[str, str], form: Form) -> tuple[ModelConfig, dict[str, Tensor]] | None:
     """The cached config and tensors, or None where no usable file is there."""
     if not kept.exists():
         return None
@@ -84,12 +111,8 @@ def _read(
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except WeightsError:
         return None
-    shapes = {name: shape(parts) for name, parts in layout(config).items()}
-    whole = (
-        {name: tuple(tensor.shape) for name, tensor in tensors.items()} == shapes
-        and all(tensor.dtype == dtype for tensor in tensors.values())
-        and header.get("checksum") == _checksum(tensors)
-    )
+    found = {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in tensors.items()}
+    whole = found == form.shapes(config) and header.get("checksum") == _checksum(tensors)
     return (config, tensors) if whole else None
 
 
