@@ -95,11 +95,11 @@ class Rooms:
         return self.newest
 
     def tables(self, angles: Angles, rows: int) -> tuple[np.ndarray, np.ndarray]:
-        """The angles of a step, cos and sin, float32 [T, D/2]: all blocks get the same."""
+        """The angles of a step, cos and sin, float32 [T·D/2]: all blocks get the same."""
         if angles is not self.angles:
             self.angles = angles
             self.cos, self.sin = (
-                table.expand(rows, -1, -1, -1).reshape(-1, table.shape[-1]).contiguous().numpy() for table in angles
+                table.expand(rows, -1, -1, -1).reshape(-1).contiguous().numpy() for table in angles
             )
         return self.cos, self.sin
 
@@ -116,7 +116,7 @@ def before_attention(x, count, parts, room, cos, sin, workers):
     """Norm, queries, keys and values of a step, rotated, into ``room``.
 
     Args:
-        x: float32 [T·E]. cos, sin: float32 [T, D/2].
+        x: float32 [T·E]. cos, sin: float32 [T·D/2].
     """
     width = parts.qkv.width
     normalize(count, workers, x, width, parts.attention_norm, parts.attention_eps, room.rows)

@@ -129,12 +129,13 @@ def gate(count, workers, gate_up, width, rows):
 
 @exact_inlined
 def rotate_head(qkv, start, cos, sin, row, size, out, at):
+    """A head turned by the angles of its token: Day 1.2's pairs of the two halves."""
     half = size // 2
-    for i in range(half):
-        a, b = qkv[start + i], qkv[start + half + i]
-        c, s = cos[row, i], sin[row, i]
-        out[at + i] = a * c - b * s
-        out[at + half + i] = b * c + a * s
+    for i in range(0, half, 16):
+        a, b = load_floats(qkv, start + i), load_floats(qkv, start + half + i)
+        c, s = load_floats(cos, row * half + i), load_floats(sin, row * half + i)
+        store_floats(out, at + i, a * c - b * s)
+        store_floats(out, at + half + i, b * c + a * s)
 
 
 @exact_inlined
@@ -158,8 +159,8 @@ def split_row(qkv, row, shape, norms, cos, sin, query, key, value):
             rotate_head(qkv, at, cos, sin, row, D, query, (row * H + head) * D)
         else:
             rotate_head(qkv, at, cos, sin, row, D, key, (row * Hkv + head - H) * D)
-    for i in range(Hkv * D):
-        value[row * Hkv * D + i] = qkv[start + (H + Hkv) * D + i]
+    for i in range(0, Hkv * D, 16):
+        store_floats(value, row * Hkv * D + i, load_floats(qkv, start + (H + Hkv) * D + i))
 
 
 @exact_kernel
