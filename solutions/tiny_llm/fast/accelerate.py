@@ -14,7 +14,7 @@ from tiny_llm.fast.multiply import multiply
 from tiny_llm.fast.rows8 import make_rows8
 from tiny_llm.fast.small import quantize
 from tiny_llm.fast.weights8 import LaidOut, lay_out_4_bits, lay_out_8_bits
-from tiny_llm.layers import Embedding, Projection, RMSNorm
+from tiny_llm.layers import Embedding, Linear, Projection, RMSNorm
 from tiny_llm.model import Transformer, TransformerBlock
 from tiny_llm.quantize import DequantizedMatmul, QuantizedLinear
 
@@ -77,6 +77,7 @@ def accelerate(model: Transformer) -> Transformer:
     parts = [_parts(block) for block in model.blocks]
     rooms = Rooms(parts[0])
     fast.blocks = [Block8(each, rooms) for each in parts]  # type: ignore[misc]
-    fast.head = Linear8(lay_out_8_bits(model.embedding.weight))
+    head = model.head.weight if isinstance(model.head, Linear) else model.embedding.weight
+    fast.head = Linear8(lay_out_8_bits(head))
     fast.embedding = FloatEmbedding(model.embedding.weight.bfloat16())
     return fast
