@@ -7,6 +7,9 @@ COMMANDS = {
     "bench peers": Command(
         "benchmarks.peers.command:bench_peers", "measure the engine beside others that people use"
     ),
+    "bench quality": Command(
+        "benchmarks.quality.command:bench_quality", "measure how well the model predicts in fewer bits"
+    ),
 }
 
 if __name__ == "__main__":
