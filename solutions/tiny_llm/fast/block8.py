@@ -208,6 +208,7 @@ class Block8:
             torch.from_numpy(flat[: count * heads * D]).reshape(B, L, heads, D).transpose(1, 2)
             for flat, heads in ((room.query, H), (room.key, Hkv), (room.value, Hkv))
         )
-        heads = cache.attend(query, key, value, float(self.scale)).transpose(1, 2)
-        after_attention(heads.contiguous().numpy().reshape(-1), stream, count, self.parts, room, workers)
+        dtype = cache.pool.keys.dtype if isinstance(cache, PagedCache) else x.dtype
+        heads = cache.attend(query.to(dtype), key.to(dtype), value.to(dtype), float(self.scale)).transpose(1, 2)
+        after_attention(heads.float().contiguous().numpy().reshape(-1), stream, count, self.parts, room, workers)
         return x
