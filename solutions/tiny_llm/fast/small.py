@@ -6,7 +6,7 @@ import numpy as np
 from numba import prange
 
 from tiny_llm.fast.compiling import exact_inlined, exact_kernel
-from tiny_llm.fast.rows8 import GROUP, put_group, quantize_row
+from tiny_llm.fast.rows8 import GROUP, put_group, quantize_row, quantize_row_twice
 from tiny_llm.fast.vectors import (
     floats,
     fma,
@@ -60,6 +60,13 @@ def normalize(count, workers, x, width, weight, eps, rows):
             normalize_rows(
                 worker * count // workers, (worker + 1) * count // workers, x, width, weight, eps, rows
             )
+
+
+@exact_kernel
+def quantize_twice(first, last, x, width, rows):
+    """Rows ``first`` … ``last`` − 1 of x, each as two rows in 8 bits."""
+    for row in range(first, last):
+        quantize_row_twice(x, row * width, width, 2 * row * (width // GROUP), rows)
 
 
 @exact_kernel
