@@ -7,6 +7,9 @@ COMMANDS = {
     "bench peers": Command(
         "benchmarks.peers.command:bench_peers", "measure the engine beside others that people use"
     ),
+    "profile": Command(
+        "benchmarks.profiling.command:profile", "show what a step of the engine spends its time on"
+    ),
 }
 
 if __name__ == "__main__":
