@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -73,6 +74,7 @@ def profile(
     machine's memory and arithmetic give. Close other programs first.
     """
     console, progress = Console(highlight=False), Console(stderr=True, highlight=False)
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # torch's profiler says otherwise when it stops
     the_stage = find_stages(stage)[0]
     name = FAST if fast else stage
     if not fast:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from benchmarks.profiling.engines import CORES, decoding, make_requests, prefilling, run_stage
 from benchmarks.profiling.recording import RecordedStep, Recorder
 from benchmarks.profiling.spans import median_of
-from benchmarks.profiling.work import Sizes, costs
+from benchmarks.profiling.work import Cost, Sizes, costs
 from benchmarks.watched_steps import own_copy
 from coursekit.errors import CourseError
 from programs.loaded import LoadedModel
@@ -36,7 +36,8 @@ class Profiled:
         """The step that takes the median of their times."""
         return self.steps[median_of([each.pieces for each in self.steps])]
 
-    def costs(self) -> dict:
+    def costs(self) -> dict[str, Cost]:
+        """What the shown step has to do, by kind."""
         return costs(self.sizes, self.shown.work)
 
 

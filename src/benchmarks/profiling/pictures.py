@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.picture import COLOURS, INK, MUTED, PAPER, SETTINGS, WIDTH
 from benchmarks.profiling.machine_limits import MachineLimits
 from benchmarks.profiling.measuring import Profiled
-from benchmarks.profiling.spans import HOST, KINDS, Piece, closed_up, seconds_of
+from benchmarks.profiling.spans import ATTENTION, HOST, KINDS, Piece, closed_up, seconds_of
 from benchmarks.profiling.verdicts import Verdict
 from coursekit.errors import CourseError
 
@@ -19,8 +22,8 @@ if TYPE_CHECKING:
 COLOUR = dict(zip(KINDS, (*COLOURS, "#8a4fa3", "#9aa1a8"), strict=True))
 MARKERS = {"decode": "o", "prefill": "s"}
 LANES_HEIGHT = 1.75
-NARROW = 0.045
-"""A piece gets its name if it takes this share of the picture's width."""
+NARROW, LETTER = 0.045, 0.0125
+"""A piece gets its name if it takes this share of the picture's width, and this for each letter."""
 
 
 def _picture(height: float, draw: Callable[[Any], None], caption: str) -> bytes:
@@ -77,18 +80,34 @@ def _draw_step(ax: Axes, title: str, pieces: Sequence[Piece]) -> None:
 
 
 def _draw_layer(ax: Axes, pieces: Sequence[Piece], layers: int) -> None:
-    """The middle of the step, as much of it as one layer takes."""
-    middle, half = seconds_of(pieces) / 2, 0.5 * seconds_of(pieces) / (layers + 1)
-    some = [each for each in pieces if each.end > middle - half and each.start < middle + half]
+    """From one layer's attention to the next one's."""
+    start, end = a_layer(pieces)
+    some = [replace(each, start=each.start - start, end=each.end - start) for each in pieces]
+    some = [each for each in some if each.start >= 0 and each.end <= end - start + 1e-9]
     _draw_lanes(ax, some, 1e6)
     ax.set_yticks(range(len(KINDS)), KINDS)
-    ax.set_title(f"About one layer of {layers}, from its middle (µs)", color=MUTED, fontsize=8.5)
-    length = some[-1].end - some[0].start
+    ax.set_title(
+        f"One layer of {layers}, from its attention to the next one's (µs)", color=MUTED, fontsize=8.5
+    )
     for each in some:
         name = each.name.rpartition(".")[2].rpartition("::")[2]
-        if each.kind != HOST and each.seconds > max(NARROW, 0.0125 * len(name)) * length:
+        if each.kind != HOST and each.seconds > max(NARROW, LETTER * len(name)) * (end - start):
             x, y = 1e6 * (each.start + each.end) / 2, KINDS.index(each.kind)
             ax.text(x, y, name, ha="center", va="center", size=7.5, color=PAPER, clip_on=True)
+
+
+def a_layer(pieces: Sequence[Piece]) -> tuple[float, float]:
+    """Where one layer's attention begins, and the next one's: of all layers, that with the median time.
+
+    With fewer than two layers it is the whole step.
+    """
+    known = [each for each in pieces if each.kind != HOST]
+    begins = [each.start for before, each in pairwise(known) if each.kind == ATTENTION != before.kind]
+    lengths = sorted((after - start, start) for start, after in pairwise(begins))
+    if not lengths:
+        return pieces[0].start, pieces[-1].end
+    length, start = lengths[(len(lengths) - 1) // 2]
+    return start, start + length
 
 
 def draw_roofline(found: dict[str, list[Verdict]], limits: MachineLimits, caption: str) -> bytes:
@@ -105,7 +124,7 @@ def draw_roofline(found: dict[str, list[Verdict]], limits: MachineLimits, captio
     def draw(fig: Any) -> None:
         ax = fig.subplots()
         top = max(limits.arithmetic.values())
-        right = 4 * max([top / limits.bandwidth, *(each.intensity for each in points)])
+        right = 10 * max([top / limits.bandwidth, *(each.intensity for each in points)])
         left = min([0.1, *(each.intensity / 2 for each in points)])
         _draw_roofs(ax, limits, left, right)
         for name, verdicts in found.items():
@@ -124,24 +143,15 @@ def _draw_roofs(ax: Axes, limits: MachineLimits, left: float, right: float) -> N
     ax.set_yscale("log")
     ax.grid(True, which="major", color=MUTED, alpha=0.18, linewidth=0.6)
     ax.tick_params(which="both", length=0, labelsize=8, colors=MUTED)
-    top = max(limits.arithmetic.values())
-    bend = top / limits.bandwidth
-    ax.plot([left, bend], [left * limits.bandwidth / 1e9, top / 1e9], color=INK, linewidth=1.4)
-    at = left * 1.15
-    label = f"memory, {limits.bandwidth / 1e9:.0f} GB/s"
-    _, y = at, at * limits.bandwidth / 1e9
-    ax.text(
-        at, 1.35 * y, label, rotation=_slope(ax, left, right, top), rotation_mode="anchor", size=8, color=INK
-    )
+    slope, top = limits.bandwidth / 1e9, max(limits.arithmetic.values()) / 1e9
+    ax.plot([left, top / slope], [left * slope, top], color=INK, linewidth=1.4)
+    at = left**0.45 * (top / slope) ** 0.55
+    along: Any = {"rotation": math.degrees(math.atan(slope)), "transform_rotates_text": True}
+    label = f"memory, {slope:.0f} GB/s"
+    ax.text(at, 1.15 * at * slope, label, rotation_mode="anchor", ha="center", va="bottom", size=8, **along)
     for name, rate in limits.arithmetic.items():
         ax.plot([rate / limits.bandwidth, right], [rate / 1e9] * 2, color=INK, linewidth=1.1)
-        ax.text(
-            right * 0.94, 1.06 * rate / 1e9, f"{name}, {rate / 1e9:,.0f}", ha="right", va="bottom", size=8
-        )
-
-
-def _slope(ax: Axes, left: float, right: float, top: float) -> float:
-    return 0.0
+        ax.text(right, rate / 1e9, f"  {name}, {rate / 1e9:,.0f}", va="center", size=8)
 
 
 def _draw_points(ax: Axes, verdicts: Sequence[Verdict], marker: str, note: str) -> None:

@@ -117,7 +117,7 @@ def seconds_of(pieces: Iterable[Piece], kind: str | None = None) -> float:
 
 
 def median_of(steps: Sequence[list[Piece]]) -> int:
-    """Which of some steps takes the median of their times; with an even number, the shorter of the two in the middle."""
+    """Which of some steps takes the median of their times; of two in the middle, the shorter one."""
     times = [seconds_of(pieces) for pieces in steps]
     return times.index(statistics.median_low(times))
 

@@ -45,12 +45,6 @@ class Work:
     def tokens(self) -> int:
         return sum(each.tokens for each in self.passes)
 
-    def same_as(self, other: Work) -> bool:
-        """Whether both have the same numbers of new tokens, of sequences, and of rows for the head."""
-        return [each.q_lens for each in self.passes] == [each.q_lens for each in other.passes] and (
-            self.head_rows == other.head_rows
-        )
-
 
 @dataclass(frozen=True)
 class Sizes:
@@ -156,7 +150,9 @@ def head_matmul(sizes: Sizes, rows: int) -> Cost:
 
 
 def attention(sizes: Sizes, step: Pass) -> Cost:
-    """4 · H · D operations for each pair of tokens; keys and values once, the new ones written, queries and results."""
+    """4 · H · D operations for each pair of tokens; keys and values once, the new ones
+    written, queries and results.
+    """
     operations = 4 * sizes.layers * sizes.H * sizes.D * step.seen
     cached = 2 * (sum(step.kv_lens) + step.tokens) * sizes.Hkv * sizes.D * sizes.cached
     rows = 2 * step.tokens * sizes.H * sizes.D * sizes.activation
