@@ -58,7 +58,7 @@ def _read_memory(nbytes: int) -> float:
     def total(array: Any, workers: int) -> float:
         found = 0.0
         for worker in numba.prange(workers):
-            some = np.float32(0)
+            some: Any = np.float32(0)
             for i in range(worker * len(array) // workers, (worker + 1) * len(array) // workers):
                 some += array[i]
             found += some
@@ -87,8 +87,12 @@ def _dot_products(times: int) -> float:
     """Day 4.7's dot products of 8-bit numbers, on codes that lie in the nearest cache."""
     import numba
     import numpy as np
-    from tiny_llm.fast.tiles import add_scaled_rows, dot4_rows, store_rows, zero_floats, zero_ints
+    import tiny_llm.fast.tiles as tiles
+    from tiny_llm.fast.tiles import add_scaled_rows, dot4_rows, store_rows
     from tiny_llm.fast.vectors import load_floats, load_ints
+
+    zero_ints: Any = tiles.zero_ints
+    zero_floats: Any = tiles.zero_floats
 
     @numba.njit(parallel=True)
     def run(weights: Any, codes: Any, numbers: Any, times: int, workers: int, out: Any) -> None:

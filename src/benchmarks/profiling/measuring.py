@@ -6,6 +6,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from benchmarks.profiling.engines import CORES, decoding, make_requests, prefilling, run_stage
 from benchmarks.profiling.recording import RecordedStep, Recorder
@@ -15,6 +16,9 @@ from benchmarks.watched_steps import own_copy
 from coursekit.errors import CourseError
 from programs.loaded import LoadedModel
 from programs.stage import Stage
+
+if TYPE_CHECKING:
+    from tiny_llm.model import Transformer
 
 WARM_UP = 3
 """Steps before those that are timed, and before those that are recorded: kernels are compiled in them."""
@@ -122,6 +126,6 @@ def _asker(under_way: Iterator[None]) -> Callable[[], bool]:
     return lambda: next(under_way, done) is not done
 
 
-def _profiled(name: str, title: str, recorder: Recorder, plain: list[float], model: object) -> Profiled:
+def _profiled(name: str, title: str, recorder: Recorder, plain: list[float], model: Transformer) -> Profiled:
     opened = tuple(sorted(recorder.kernels.names))
     return Profiled(name, title, recorder.steps(), statistics.median(plain), opened, Sizes.of(model))

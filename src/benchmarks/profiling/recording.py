@@ -73,7 +73,7 @@ class Recorder:
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """While the block runs, torch's operations are recorded, too; :meth:`mark` comes first and after each step."""
+        """While the block runs, torch's operations are recorded, too; :meth:`mark` first, and after each step."""
         from torch.profiler import ProfilerActivity, profile
 
         self.kernels.reset()
