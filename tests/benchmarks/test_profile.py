@@ -225,8 +225,8 @@ def loaded(fast: bool = False) -> LoadedModel:
 
 
 def quantized_model() -> Any:
-    """Two equal layers of weights in 4 bits, of sizes that registers hold."""
-    from tiny_llm.quantize import DequantizedMatmul, QuantizedLinear, quantize
+    """A layer of weights in 4 bits, of sizes that registers hold."""
+    from tiny_llm.quantize import QuantizedLinear, quantize
 
     model = tiny_model(E=64, H=2, D=32, F=64, V=48)
     block = model.blocks[0]
@@ -235,7 +235,7 @@ def quantized_model() -> Any:
         *((block.mlp, "gate_up"), (block.mlp, "down")),
     ):
         weight = quantize(getattr(owner, name).weight)
-        setattr(owner, name, QuantizedLinear(DequantizedMatmul(weight), None))
+        setattr(owner, name, QuantizedLinear(weight))
     return model
 
 

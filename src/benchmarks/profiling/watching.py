@@ -9,7 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-OPENED = ("block_on_pages", "before_attention", "attend_pages", "after_attention")
+OPENED = tuple(
+    f"tiny_llm.fast.block8.{name}"
+    for name in ("block_on_pages", "before_attention", "attend_pages", "after_attention")
+)
 """Kernels of Day 4.7 that only call other kernels: their parts are seen when Python runs their bodies."""
 
 _MISSING = object()
@@ -79,7 +82,7 @@ class KernelWatch:
             module = str(kernel.py_func.__module__)
             if threading.get_ident() != self._thread or module.split(".")[0] != self._package:
                 return call(kernel, *arguments, **named)
-            if self.opening and kernel.py_func.__name__ in self._names and not named:
+            if self.opening and f"{module}.{kernel.py_func.__name__}" in self._names and not named:
                 return self._run_parts(kernel, arguments)
             start = time.perf_counter_ns()
             try:
