@@ -17,6 +17,8 @@ from benchmarks.report import print_whole
 
 MOST = 10
 """Operations that are listed."""
+DOUBTFUL = 1.3
+"""A recorded step that takes so many times the time of one that nobody looks at was disturbed."""
 
 
 def print_profile(console: Console, profiled: Profiled, found: Sequence[Verdict]) -> None:
@@ -73,12 +75,18 @@ def notes(profiled: Profiled) -> list[str]:
     pieces = profiled.shown.pieces
     whole, added = 1e3 * seconds_of(pieces), 1e3 * seconds_of(pieces, PROFILE)
     plain = 1e3 * profiled.plain
+    doubt = []
+    if whole > DOUBTFUL * plain:
+        doubt = [
+            "The recorded step is much longer than the same step without recording: don't trust its shares."
+        ]
     if not profiled.opened:
-        return [f"Recorded: {whole:.2f} ms; the same step without recording: {plain:.2f} ms."]
+        return [*doubt, f"Recorded: {whole:.2f} ms; the same step without recording: {plain:.2f} ms."]
     return [
+        *doubt,
         f"{', '.join(profiled.opened)}: run part by part from Python, to see inside. Recorded like this: "
         f"{whole + added:.2f} ms, of which {added:.2f} ms are the calls of the parts, left out above; "
-        f"{whole:.2f} ms remain. The same step with whole kernels, without recording: {plain:.2f} ms."
+        f"{whole:.2f} ms remain. The same step with whole kernels, without recording: {plain:.2f} ms.",
     ]
 
 
