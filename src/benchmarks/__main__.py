@@ -10,6 +10,9 @@ COMMANDS = {
     "bench quality": Command(
         "benchmarks.quality.command:bench_quality", "measure how well the model predicts in fewer bits"
     ),
+    "profile": Command(
+        "benchmarks.profiling.command:profile", "show what a step of the engine spends its time on"
+    ),
 }
 
 if __name__ == "__main__":

@@ -1,0 +1,1 @@
+"""`pdm run profile`: what a step of an engine spends its time on."""
