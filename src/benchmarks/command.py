@@ -86,7 +86,8 @@ def bench(
     """Measure what each step of Weeks 2 to 4 gains on this machine.
 
     Rows take turns, round after round; the tables show medians. Close other programs first. Isolation measures no
-    speed, and each question is asked once.
+    speed, and each question is asked once. `pdm run bench peers` sets the engine beside others, and has options of
+    its own.
 
     Ctrl-C stops early and keeps what is measured; so does SIGTERM.
     """

@@ -51,7 +51,7 @@ def print_report(
     """All ladders, then what they have to show."""
     for ladder in ladders:
         if rows := rows_of(ladder, record):
-            _print_whole(console, table(ladder, rows))
+            print_whole(console, table(ladder, rows))
     for each in found:
         mark = "[green]✓[/green]" if each.met else "[red]✗[/red]"
         console.print(f"{mark} {each.bar.text}: {each.ratio:.2f} ×")
@@ -59,7 +59,7 @@ def print_report(
         console.print(f"left out: {label}: not written yet ({message})", style="yellow", markup=False)
 
 
-def _print_whole(console: Console, made: Table) -> None:
+def print_whole(console: Console, made: Table) -> None:
     """Print a table with all of its columns, even if they need more room than there is: a file has no width."""
     width = console.width
     needed = Measurement.get(console, console.options.update(max_width=MOST_WIDTH), made).maximum

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -89,7 +89,7 @@ def _dispatch(commands: Mapping[str, Command], arguments: list[str]) -> int:
         if not arguments or arguments[0] in ("-h", "--help"):
             _print_commands(commands)
             return 0
-        name, *rest = arguments
+        name, rest = find_name(commands, arguments)
         if name not in commands:
             raise CourseError(f"there is no command {name!r}; there are: {', '.join(commands)}")
         application = commands[name].application(name)
@@ -98,6 +98,17 @@ def _dispatch(commands: Mapping[str, Command], arguments: list[str]) -> int:
         return application(args=rest, prog_name=f"pdm run {name}", standalone_mode=False) or 0
     except TyperException as error:
         raise CourseError(f"{_one_line(error)} (its options: pdm run {name} --help)") from None
+
+
+def find_name(commands: Mapping[str, Command], arguments: Sequence[str]) -> tuple[str, list[str]]:
+    """The name at the beginning of some arguments, and those behind it; a name that is known may have two words.
+
+    Args:
+        commands: those that are known.
+        arguments: at least one.
+    """
+    two = " ".join(arguments[:2])
+    return (two, list(arguments[2:])) if two in commands else (arguments[0], list(arguments[1:]))
 
 
 def _one_line(error: TyperException) -> str:

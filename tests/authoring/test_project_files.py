@@ -78,6 +78,13 @@ def test_a_workflow_runs_only_commands_that_are_there(workflow):
     assert commands or ".ci/run" in lines
 
 
+def test_a_command_of_two_words_is_checked_with_its_own_options():
+    checker = KnownCommands(COURSE, load_manifest(COURSE))
+    assert checker.problem(Command("pdm run bench peers --with vllm --only chat", 1)) is None
+    assert "--week" in (checker.problem(Command("pdm run bench peers --week 2", 1)) or "")
+    assert "--with" in (checker.problem(Command("pdm run bench --with vllm", 1)) or "")
+
+
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
 def test_a_workflow_may_only_read_and_ends_in_time(workflow):
     content = yaml.safe_load(workflow.read_text(encoding="utf-8"))

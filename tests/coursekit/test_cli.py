@@ -13,7 +13,12 @@ import pytest
 ROOM = """
 from coursekit.cli import Command, run
 
-run({"speak": Command("speaking:speak", "say it"), "slow": Command("slow:nothing", "take long to import")})
+commands = {
+    "speak": Command("speaking:speak", "say it"),
+    "speak up": Command("speaking:speak_up", "say it loudly"),
+    "slow": Command("slow:nothing", "take long to import"),
+}
+run(commands)
 """
 
 SPEAKING = '''
@@ -43,6 +48,10 @@ def speak(
     if wait == "now":
         rest()
     print("said", file=sys.stderr)
+
+
+def speak_up(text: Annotated[str, typer.Option(help="What.")]) -> None:
+    print(text.upper())
 '''
 
 SLOW = """
@@ -110,6 +119,13 @@ def test_a_wrong_option_is_one_line_with_the_command_that_lists_the_options(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows passes arguments as UTF-16, never as bytes")
+def test_a_command_may_have_two_words_of_which_the_first_is_a_command_too(room: Path) -> None:
+    assert run(room, "speak", "up", "--text", "a")[:2] == (0, "A\n")
+    assert run(room, "speak", "--text", "up")[:2] == (0, "up\n")
+    code, _, errors = run(room, "speak", "up", "--texts", "a")
+    assert (code, "pdm run speak up --help" in errors) == (2, True)
+
+
 def test_an_argument_of_bytes_that_are_no_text_is_refused(room: Path) -> None:
     code, out, err = run(room, "speak", "--text", b"caf\xe9")
     assert (code, out, err) == (2, "", "error: the argument 'caf?' isn't valid text in UTF-8\n")

@@ -36,7 +36,8 @@ def taken(*arguments, **options):
     raise Taken
 
 
-import benchmarks.command, benchmarks.isolation_command, programs.ask_documents, programs.batch_main
+import benchmarks.command, benchmarks.isolation_command, benchmarks.peers.command
+import programs.ask_documents, programs.batch_main
 import programs.chat, programs.doctor, programs.main, programs.serve, programs.smoke, programs.steps
 
 if "--really" not in sys.argv:
@@ -52,8 +53,9 @@ if "--really" not in sys.argv:
     ):
         assert module.load
         module.load = taken
-    assert benchmarks.command.run_showing
-    benchmarks.command.run_showing = taken
+    for module in (benchmarks.command, benchmarks.peers.command):
+        assert module.run_showing
+        module.run_showing = taken
     programs.doctor.LOOKS = ()
 for line in sys.stdin:
     out, err = io.StringIO(), io.StringIO()
@@ -189,7 +191,7 @@ def options() -> Iterator[Option]:
             annotation, *about = get_args(hint) or (hint,)
             kinds = [kind for kind in get_args(annotation) or (annotation,) if kind is not NoneType]
             if any(isinstance(each, OptionInfo) for each in about) and bool not in kinds:
-                yield Option(name, f"--{parameter.replace('_', '-')}", kinds[0])
+                yield Option(name, f"--{parameter.strip('_').replace('_', '-')}", kinds[0])
 
 
 def line(command: str, *arguments: str) -> list[str]:

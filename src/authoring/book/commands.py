@@ -17,6 +17,7 @@ from typer.exceptions import TyperException
 from authoring.rooms import ROOMS
 from coursekit.book.markdown import Page
 from coursekit.cli import Command as CourseCommand
+from coursekit.cli import find_name
 from coursekit.errors import CourseError
 from coursekit.manifest import Manifest
 from coursekit.paths import Course
@@ -110,7 +111,8 @@ class KnownCommands:
         if script["command"] not in commands:
             return f"{script['room']} has no command {script['command']!r}"
         given = [*script["given"].split(), *(word for word in arguments if word != "--help")]
-        return self._argument_fault(script["command"], commands[script["command"]], given)
+        name, given = find_name(commands, [script["command"], *given])
+        return self._argument_fault(name, commands[name], given)
 
     def _argument_fault(self, name: str, command: CourseCommand, arguments: list[str]) -> str | None:
         try:

@@ -1,0 +1,68 @@
+"""The engines as a picture: for each workload bars side by side, the course's engine in its own colour."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from benchmarks.peers.measuring import Engine, Rounds, ratio
+from benchmarks.peers.workloads import Workload
+from benchmarks.picture import COLOURS, MUTED, SETTINGS, WIDTH
+from coursekit.errors import CourseError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+OWN, OTHER = COLOURS[1], COLOURS[0]
+ROW_HEIGHT, WORKLOAD_HEIGHT = 0.22, 0.5
+
+
+def draw_peers(engines: Sequence[Engine], rounds: Rounds, own: str, caption: str) -> bytes:
+    """All workloads that were measured, one under the other, as SVG; each has a scale of its own.
+
+    Args:
+        engines: the bars.
+        rounds: how they were measured; at least one of its workloads was.
+        own: the name of the engine that is compared with the best other one.
+        caption: the machine.
+
+    Raises:
+        CourseError: matplotlib is not installed.
+    """
+    try:
+        import matplotlib as mpl
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise CourseError("the picture needs matplotlib: `pdm install` brings it") from None
+    drawn = [
+        (workload, rows)
+        for workload in rounds.workloads
+        if (rows := [each for each in engines if workload.name in each.turns])
+    ]
+    heights = [WORKLOAD_HEIGHT + ROW_HEIGHT * len(rows) for _, rows in drawn]
+    with mpl.rc_context(SETTINGS):
+        fig = Figure(figsize=(WIDTH, sum(heights) + 0.3), layout="constrained")
+        axes = fig.subplots(len(drawn), 1, squeeze=False, height_ratios=heights)[:, 0]
+        for ax, (workload, rows) in zip(axes, drawn, strict=True):
+            _draw_workload(ax, workload, rows, own, rounds.quick)
+        fig.supxlabel(caption, fontsize=7.5, color=MUTED)
+        buffer = io.BytesIO()
+        fig.savefig(buffer, format="svg", metadata={"Date": None})
+    return buffer.getvalue()
+
+
+def _draw_workload(ax: Axes, workload: Workload, rows: Sequence[Engine], own: str, quick: bool) -> None:
+    values = [row.speed(workload.name) or 0.0 for row in rows]
+    colours = [OWN if row.name == own else OTHER for row in rows]
+    ax.barh(range(len(rows)), values, color=colours, height=0.68)
+    ax.set_yticks(range(len(rows)), [row.label for row in rows])
+    ax.invert_yaxis()
+    ax.tick_params(length=0)
+    ax.set_xticks([])
+    ax.set_xlim(0, max(values) * 1.25)
+    ax.set_title(f"{workload.described(quick)} per second")
+    times = ratio(rows, own, workload.name)
+    for y, (row, value) in enumerate(zip(rows, values, strict=True)):
+        note = f"  ({times:.2f} × best peer)" if row.name == own and times is not None else ""
+        ax.text(value, y, f" {value:,.0f}{note}", va="center", size=8.5)
