@@ -11,6 +11,6 @@ tokens at once, and `ModelRunner.sample` lets each request that has no token due
 import os
 
 # How long a thread that has nothing to do keeps looking for work before it sleeps, in turns of a loop: some 0.1 ms. A
-# sleeping thread is woken too late for the next layer; by default it would keep its core from others for 10 ms and more.
+# sleeping thread is woken too late for the next layer; by default it keeps its core from others for 10 ms and more.
 # It counts for torch and Numba alike, which share the threads of GNU's OpenMP, and only if torch isn't loaded yet.
 os.environ.setdefault("GOMP_SPINCOUNT", "4000")

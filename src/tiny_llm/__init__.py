@@ -7,3 +7,10 @@ pushes a `Request` into a `RaggedBatch`, and asks it for step after step. In a s
 brings how many tokens, `DecodeState` gives the seats their pages, `ModelRunner.run` runs the model over all these
 tokens at once, and `ModelRunner.sample` lets each request that has no token due after that accept its next one.
 """
+
+import os
+
+# How long a thread that has nothing to do keeps looking for work before it sleeps, in turns of a loop: some 0.1 ms. A
+# sleeping thread is woken too late for the next layer; by default it keeps its core from others for 10 ms and more.
+# It counts for torch and Numba alike, which share the threads of GNU's OpenMP, and only if torch isn't loaded yet.
+os.environ.setdefault("GOMP_SPINCOUNT", "4000")

@@ -8,9 +8,9 @@ from functools import cache
 
 import pytest
 from fast_models import FAMILIES, Noted, differences, engine, random_ids, small_model
-from tiny_llm.fast.accelerate import accelerate
 
 from tiny_llm.engine_core import EngineCore, generate_all
+from tiny_llm.fast.accelerate import accelerate
 from tiny_llm.model import Transformer
 
 PAGE = 16

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 from fast_models import FAMILIES, random_ids, small_model
-from tiny_llm.fast.accelerate import accelerate
 
+from tiny_llm.fast.accelerate import accelerate
 from tiny_llm.model import Transformer
 
 LENGTH = 70

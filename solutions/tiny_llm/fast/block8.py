@@ -209,6 +209,10 @@ class Block8:
             for flat, heads in ((room.query, H), (room.key, Hkv), (room.value, Hkv))
         )
         dtype = cache.pool.keys.dtype if isinstance(cache, PagedCache) else x.dtype
-        heads = cache.attend(query.to(dtype), key.to(dtype), value.to(dtype), float(self.scale)).transpose(1, 2)
-        after_attention(heads.float().contiguous().numpy().reshape(-1), stream, count, self.parts, room, workers)
+        heads = cache.attend(query.to(dtype), key.to(dtype), value.to(dtype), float(self.scale)).transpose(
+            1, 2
+        )
+        after_attention(
+            heads.float().contiguous().numpy().reshape(-1), stream, count, self.parts, room, workers
+        )
         return x

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from contextlib import suppress
 
 _SOFT = 1  # omp_pause_soft: what was set stays set
 
@@ -14,7 +15,5 @@ def release_threads() -> None:
     for work awake, and a step takes twice as long. So a thread that has loaded a model, and won't compute any more,
     releases its helpers. Nothing happens where OpenMP isn't GNU's.
     """
-    try:
+    with suppress(OSError, AttributeError):
         ctypes.CDLL("libgomp.so.1").omp_pause_resource_all(_SOFT)
-    except (OSError, AttributeError):
-        pass

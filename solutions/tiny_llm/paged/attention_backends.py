@@ -9,7 +9,7 @@ import torch
 from tiny_llm.paged.attention import PagedAttention, paged_attention
 
 ATTENTIONS = ("auto", "reference", "cpu", "triton", "tiled")
-"""The names: the fastest for the dtype and device; Day 3.2's reference path; Day 3.3's kernel; Day 3.4's; Day 4.7's."""
+"""The names: the fastest for the dtype and device; Day 3.2's reference path; the kernels of Days 3.3, 3.4 and 4.7."""
 
 
 def choose_attention(name: str, dtype: torch.dtype, device: torch.device | str = "cpu") -> PagedAttention:
@@ -51,7 +51,9 @@ def choose_attention(name: str, dtype: torch.dtype, device: torch.device | str =
 def _tiled(dtype: torch.dtype, kind: str) -> PagedAttention:
     if (dtype, kind) != (torch.bfloat16, "cpu"):
         what = f"{dtype}".removeprefix("torch.")
-        raise ValueError(f"the tiled way to attend takes bfloat16 on the CPU, not {what} on {kind}; choose auto")
+        raise ValueError(
+            f"the tiled way to attend takes bfloat16 on the CPU, not {what} on {kind}; choose auto"
+        )
     from tiny_llm.fast.attend import TiledAttention
 
     return TiledAttention()

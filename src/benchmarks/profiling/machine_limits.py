@@ -87,6 +87,7 @@ def _dot_products(times: int) -> float:
     """Day 4.7's dot products of 8-bit numbers, on codes that lie in the nearest cache."""
     import numba
     import numpy as np
+
     import tiny_llm.fast.tiles as tiles
     from tiny_llm.fast.tiles import add_scaled_rows, dot4_rows, store_rows
     from tiny_llm.fast.vectors import load_floats, load_ints

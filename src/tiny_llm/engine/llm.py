@@ -21,6 +21,7 @@ from tiny_llm.engine.params import SamplingParams
 from tiny_llm.engine.prompts import Encoded, Prompt, PromptReader, as_list
 from tiny_llm.engine.request import RequestMaker
 from tiny_llm.engine_core import EngineCore
+from tiny_llm.fast.threads import release_threads
 from tiny_llm.loading.locate import DEFAULT_MODEL
 from tiny_llm.model import Transformer
 from tiny_llm.ragged.batcher import Batcher
@@ -57,6 +58,7 @@ class LLM:
         chunk_position_strategy: str = "shared",
         max_chunk_len: int | None = None,
         remedy: Remedy = NO_REMEDY,
+        fast: bool = False,
         around: Callable[[EngineCore], EngineCore] = lambda core: core,
     ) -> None:
         """Load the model, if it isn't loaded yet, and start the loop (given code).
@@ -74,6 +76,7 @@ class LLM:
             chunk_position_strategy: where documents stand, see :func:`segment_starts`.
             max_chunk_len: how many tokens a document may have.
             remedy: how to weigh documents.
+            fast: whether to load the model in 4 bits, and to run it as Day 4.7 does; dtype and attention don't count.
             around: puts something around the engine core that the loop drives, such as a watch on its steps.
 
         Raises:
@@ -89,9 +92,15 @@ class LLM:
         if isinstance(model, Transformer) and tokenizer is None:
             raise ValueError("a model that is loaded needs its tokenizer beside it")
         if not isinstance(model, Transformer):
-            weights = load_weights(model, dtype=dtype, device=device)
-            tokenizer = tokenizer or load_tokenizer(model)
-            model = Transformer(weights.config, weights)
+            source = model
+            if fast:
+                from tiny_llm.fast.loading import load_fast
+
+                model, attention = load_fast(source), "tiled"
+            else:
+                weights = load_weights(source, dtype=dtype, device=device)
+                model = Transformer(weights.config, weights)
+            tokenizer = tokenizer or load_tokenizer(source)
         assert tokenizer is not None
         tokenizer.check_fits(model.config.vocab_size)
         self.model = model
@@ -103,6 +112,7 @@ class LLM:
             self.core.max_positions, limits, chunk_position_strategy, max_chunk_len
         )
         self.batcher = Batcher(around(self.core), max_queue)
+        release_threads()
         self.batcher.start()
 
     def __enter__(self) -> Self:

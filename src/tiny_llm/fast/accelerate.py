@@ -12,15 +12,19 @@ from torch import Tensor
 from tiny_llm.fast.block8 import Block8, HeadNorms, Parts, Rooms
 from tiny_llm.fast.multiply import multiply
 from tiny_llm.fast.rows8 import make_rows8
-from tiny_llm.fast.small import quantize
+from tiny_llm.fast.small import quantize_twice
+from tiny_llm.fast.table8 import Embedding8
 from tiny_llm.fast.weights8 import LaidOut, lay_out_4_bits, lay_out_8_bits
-from tiny_llm.layers import Embedding, Projection, RMSNorm
+from tiny_llm.layers import Linear, Projection, RMSNorm
 from tiny_llm.model import Transformer, TransformerBlock
 from tiny_llm.quantize import DequantizedMatmul, QuantizedLinear
 
 
 class Linear8:
-    """A projection of weights that are laid out: [..., K] → [..., N], float32."""
+    """A projection of weights that are laid out, for inputs that count more than others: those of the head.
+
+    An input becomes two rows in 8 bits, the second of which is what the first leaves. The weights are read once.
+    """
 
     def __init__(self, weight: LaidOut) -> None:
         """Hold the weights."""
@@ -28,28 +32,27 @@ class Linear8:
 
     def __call__(self, x: Tensor) -> Tensor:
         """[..., K] → [..., N], float32."""
-        count, workers = x.numel() // self.weight.width, get_num_threads()
-        rows = make_rows8(x.numel())
-        out = np.empty(count * self.weight.outputs, np.float32)
-        quantize(count, workers, x.float().contiguous().numpy().reshape(-1), self.weight.width, rows)
-        multiply(self.weight, rows, count, False, workers, out)
-        return torch.from_numpy(out).reshape(*x.shape[:-1], self.weight.outputs)
-
-
-class FloatEmbedding(Embedding):
-    """A table in any float dtype that gives float32."""
-
-    def __call__(self, token_ids: Tensor) -> Tensor:
-        """Ids [...] → float32 [..., E]."""
-        return super().__call__(token_ids).float()
+        count, width = x.numel() // self.weight.width, self.weight.width
+        rows, out = make_rows8(2 * x.numel()), torch.empty(count, 2, self.weight.outputs)
+        quantize_twice(0, count, x.float().contiguous().numpy().reshape(-1), width, rows)
+        multiply(self.weight, rows, 2 * count, False, get_num_threads(), out.numpy().reshape(-1))
+        return out.sum(dim=1).reshape(*x.shape[:-1], self.weight.outputs)
 
 
 def _laid_out(projection: Projection) -> LaidOut:
+    if isinstance(projection, Linear8):
+        return projection.weight
     if not isinstance(projection, QuantizedLinear) or not isinstance(projection.multiply, DequantizedMatmul):
         raise ValueError(
             "the model's weights aren't in 4 bits as they were loaded: load_weights(…, bits=4, matmul='plain')"
         )
     return lay_out_4_bits(projection.multiply.weight, projection.bias)
+
+
+def _table(head: Projection) -> LaidOut:
+    if not isinstance(head, Linear):
+        raise ValueError("the model's head isn't a Linear")
+    return lay_out_8_bits(head.weight)
 
 
 def _norm(norm: RMSNorm | None) -> np.ndarray:
@@ -79,6 +82,7 @@ def accelerate(model: Transformer) -> Transformer:
     parts = [_parts(block) for block in model.blocks]
     rooms = Rooms(parts[0])
     fast.blocks = [Block8(each, rooms) for each in parts]  # type: ignore[misc]
-    fast.head = Linear8(lay_out_8_bits(model.embedding.weight))
-    fast.embedding = FloatEmbedding(model.embedding.weight.bfloat16())
+    if not isinstance(model.embedding, Embedding8):
+        fast.embedding = Embedding8(lay_out_8_bits(model.embedding.weight))
+        fast.head = Linear8(fast.embedding.table if model.config.tied_embeddings else _table(model.head))
     return fast

@@ -95,12 +95,11 @@ class Rooms:
         return self.newest
 
     def tables(self, angles: Angles, rows: int) -> tuple[np.ndarray, np.ndarray]:
-        """The angles of a step, cos and sin, float32 [T, D/2]: all blocks get the same."""
+        """The angles of a step, cos and sin, float32 [T·D/2]: all blocks get the same."""
         if angles is not self.angles:
             self.angles = angles
             self.cos, self.sin = (
-                table.expand(rows, -1, -1, -1).reshape(-1, table.shape[-1]).contiguous().numpy()
-                for table in angles
+                table.expand(rows, -1, -1, -1).reshape(-1).contiguous().numpy() for table in angles
             )
         return self.cos, self.sin
 
@@ -117,7 +116,7 @@ def before_attention(x, count, parts, room, cos, sin, workers):
     """Norm, queries, keys and values of a step, rotated, into ``room``.
 
     Args:
-        x: float32 [T·E]. cos, sin: float32 [T, D/2].
+        x: float32 [T·E]. cos, sin: float32 [T·D/2].
     """
     width = parts.qkv.width
     normalize(count, workers, x, width, parts.attention_norm, parts.attention_eps, room.rows)
@@ -209,6 +208,11 @@ class Block8:
             torch.from_numpy(flat[: count * heads * D]).reshape(B, L, heads, D).transpose(1, 2)
             for flat, heads in ((room.query, H), (room.key, Hkv), (room.value, Hkv))
         )
-        heads = cache.attend(query, key, value, float(self.scale)).transpose(1, 2)
-        after_attention(heads.contiguous().numpy().reshape(-1), stream, count, self.parts, room, workers)
+        dtype = cache.pool.keys.dtype if isinstance(cache, PagedCache) else x.dtype
+        heads = cache.attend(query.to(dtype), key.to(dtype), value.to(dtype), float(self.scale)).transpose(
+            1, 2
+        )
+        after_attention(
+            heads.float().contiguous().numpy().reshape(-1), stream, count, self.parts, room, workers
+        )
         return x

@@ -6,7 +6,7 @@ import numpy as np
 from numba import prange
 
 from tiny_llm.fast.compiling import exact_inlined, exact_kernel
-from tiny_llm.fast.rows8 import GROUP, put_group, quantize_row
+from tiny_llm.fast.rows8 import GROUP, put_group, quantize_row, quantize_row_twice
 from tiny_llm.fast.vectors import (
     floats,
     fma,
@@ -60,6 +60,13 @@ def normalize(count, workers, x, width, weight, eps, rows):
             normalize_rows(
                 worker * count // workers, (worker + 1) * count // workers, x, width, weight, eps, rows
             )
+
+
+@exact_kernel
+def quantize_twice(first, last, x, width, rows):
+    """Rows ``first`` … ``last`` − 1 of x, each as two rows in 8 bits."""
+    for row in range(first, last):
+        quantize_row_twice(x, row * width, width, 2 * row * (width // GROUP), rows)
 
 
 @exact_kernel
@@ -131,12 +138,13 @@ def gate(count, workers, gate_up, width, rows):
 
 @exact_inlined
 def rotate_head(qkv, start, cos, sin, row, size, out, at):
+    """A head turned by the angles of its token: Day 1.2's pairs of the two halves."""
     half = size // 2
-    for i in range(half):
-        a, b = qkv[start + i], qkv[start + half + i]
-        c, s = cos[row, i], sin[row, i]
-        out[at + i] = a * c - b * s
-        out[at + half + i] = b * c + a * s
+    for i in range(0, half, 16):
+        a, b = load_floats(qkv, start + i), load_floats(qkv, start + half + i)
+        c, s = load_floats(cos, row * half + i), load_floats(sin, row * half + i)
+        store_floats(out, at + i, a * c - b * s)
+        store_floats(out, at + half + i, b * c + a * s)
 
 
 @exact_inlined
@@ -160,8 +168,8 @@ def split_row(qkv, row, shape, norms, cos, sin, query, key, value):
             rotate_head(qkv, at, cos, sin, row, D, query, (row * H + head) * D)
         else:
             rotate_head(qkv, at, cos, sin, row, D, key, (row * Hkv + head - H) * D)
-    for i in range(Hkv * D):
-        value[row * Hkv * D + i] = qkv[start + (H + Hkv) * D + i]
+    for i in range(0, Hkv * D, 16):
+        store_floats(value, row * Hkv * D + i, load_floats(qkv, start + (H + Hkv) * D + i))
 
 
 @exact_kernel

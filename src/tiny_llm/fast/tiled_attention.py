@@ -15,6 +15,7 @@ from tiny_llm.fast.compiling import exact_inlined, exact_kernel
 from tiny_llm.fast.small import exponential
 from tiny_llm.fast.tiles import fma_rows, load_rows, store_rows, transpose_bfloats, zero_floats
 from tiny_llm.fast.vectors import (
+    fetch,
     first_lanes,
     floats,
     largest,
@@ -26,7 +27,7 @@ from tiny_llm.fast.vectors import (
 )
 
 TILE = 64
-"""Keys of a tile: a multiple of 16. The tiles of a sequence begin at its first key."""
+"""Keys of a tile: a multiple of 32. The tiles of a sequence begin at its first key."""
 ROWS = 8
 """Queries of a tile."""
 NOTHING = np.float32(-1e30)
@@ -47,6 +48,17 @@ def find(table, shape, head, start, stop, starts):
         starts[position - start] = ((table[position // P] * P + position % P) * Hkv + head) * D
     for i in range(stop - start, (stop - start + 15) // 16 * 16):
         starts[i] = starts[stop - start - 1]
+
+
+@exact_kernel
+def fetch_tile(keys, values, table, head, start, stop):
+    """Begin to bring a tile from memory, which is used only after another one."""
+    P, Hkv, D = keys.shape[1], keys.shape[2], keys.shape[3]
+    for position in range(start, stop):
+        at = ((table[position // P] * P + position % P) * Hkv + head) * D
+        for i in range(0, D, 32):  # a line of the cache
+            fetch(keys, at + i)
+            fetch(values, at + i)
 
 
 @exact_inlined
@@ -82,22 +94,35 @@ def _make_fold(rows: int):  # type: ignore[no-untyped-def]
             offset: how many queries before it belong to the same token. Each token sees one key more.
             count: keys of the tile.
         """
-        for first in range(0, count, 16):
-            tile = zero_floats(rows)
+        for first in range(0, count, 32):
+            left, right = zero_floats(rows), zero_floats(rows)
             for i in range(D):
-                some = load_floats(scratch.keys, first * D + i * 16)
-                tile = fma_rows(tile, some, scratch.queries, row * D + i, D)
-            store_rows(scratch.scores, first, TILE, tile)
+                at = first * D + i * 16
+                left = fma_rows(left, load_floats(scratch.keys, at), scratch.queries, row * D + i, D)
+                right = fma_rows(
+                    right, load_floats(scratch.keys, at + 16 * D), scratch.queries, row * D + i, D
+                )
+            store_rows(scratch.scores, first, TILE, left)
+            store_rows(scratch.scores, first + 16, TILE, right)
         for i in range(rows):
             fold_row(
                 i, row + i, min(count, seen + (offset + i) // group if causal else count), count, D, scratch
             )
-        for i in range(0, D, 16):
-            tile = load_rows(scratch.gathered, row * D + i, D, rows)
+        for i in range(0, D, 32):
+            at = row * D + i
+            left, right = (
+                load_rows(scratch.gathered, at, D, rows),
+                load_rows(scratch.gathered, at + 16, D, rows),
+            )
             for token in range(count):
-                some = load_floats(scratch.values, token * D + i)
-                tile = fma_rows(tile, some, scratch.weights, token, TILE)
-            store_rows(scratch.gathered, row * D + i, D, tile)
+                left = fma_rows(
+                    left, load_floats(scratch.values, token * D + i), scratch.weights, token, TILE
+                )
+                right = fma_rows(
+                    right, load_floats(scratch.values, token * D + i + 16), scratch.weights, token, TILE
+                )
+            store_rows(scratch.gathered, at, D, left)
+            store_rows(scratch.gathered, at + 16, D, right)
 
     return fold
 
@@ -225,6 +250,7 @@ def attend_task(query, keys, values, step, task, scale, causal, scratch, out, ls
     most = min(kv_len, first_seen + (first + count - 1) // group) if causal else kv_len
     for start in range(0, most, TILE):
         stop = min(start + TILE, most)
+        fetch_tile(keys, values, table, head, stop, min(stop + TILE, most))
         find(table, keys.shape, head, start, stop, scratch.starts)
         load_keys(keys.reshape(-1), scratch.starts, stop - start, D, scratch.keys)
         load_values(values.reshape(-1), scratch.starts, stop - start, D, scratch.values)
@@ -259,6 +285,11 @@ def attend_tasks(query, keys, values, step, first, workers, scale, causal, out, 
     scratch = make_scratch(query.shape[3], min(QUERIES, longest + 3))
     for number in range(first, len(tasks), workers):
         task = tasks[number, 0], tasks[number, 1], tasks[number, 2]
+        if number + workers < len(tasks):
+            b = tasks[number + workers, 0]
+            fetch_tile(
+                keys, values, step.tables[b], tasks[number + workers, 1], 0, min(TILE, step.kv_lens[b])
+            )
         attend_task(query, keys, values, step, task, scale, causal, scratch, out, lse)
 
 

@@ -27,6 +27,11 @@ class LaidOut(NamedTuple):
     bits: int
 
 
+def record_bytes(bits: int) -> int:
+    """The size of a record: the codes of 16 outputs and 32 inputs, then 16 scales and 16 minima."""
+    return LANES * GROUP * bits // 8 + 2 * 2 * LANES
+
+
 def lay_out(codes: Tensor, scales: Tensor, minima: Tensor, bits: int, bias: Tensor | None = None) -> LaidOut:
     """Put codes, scales and minima where the kernel wants them.
 

@@ -8,8 +8,8 @@ import torch
 
 from tiny_llm.paged.attention import PagedAttention, paged_attention
 
-ATTENTIONS = ("auto", "reference", "cpu", "triton")
-"""The names: the fastest for the dtype and device; Day 3.2's reference path; Day 3.3's kernel; Day 3.4's kernel."""
+ATTENTIONS = ("auto", "reference", "cpu", "triton", "tiled")
+"""The names: the fastest for the dtype and device; Day 3.2's reference path; the kernels of Days 3.3, 3.4 and 4.7."""
 
 
 def choose_attention(name: str, dtype: torch.dtype, device: torch.device | str = "cpu") -> PagedAttention:
@@ -36,6 +36,8 @@ def choose_attention(name: str, dtype: torch.dtype, device: torch.device | str =
         raise ValueError(
             f"the cpu way to attend takes float32 and bfloat16 on the CPU, not {what} on {kind}; choose reference"
         )
+    if name == "tiled":
+        return _tiled(dtype, kind)
     if name == "triton" or (name == "auto" and kind == "cuda"):
         return _triton(kind)
     if name == "reference" or not compiled_for_cpu:
@@ -44,6 +46,17 @@ def choose_attention(name: str, dtype: torch.dtype, device: torch.device | str =
     from tiny_llm.kernels.paged_attention_cpu import paged_attention_cpu
 
     return paged_attention_cpu if name == "cpu" else paged_attention_auto
+
+
+def _tiled(dtype: torch.dtype, kind: str) -> PagedAttention:
+    if (dtype, kind) != (torch.bfloat16, "cpu"):
+        what = f"{dtype}".removeprefix("torch.")
+        raise ValueError(
+            f"the tiled way to attend takes bfloat16 on the CPU, not {what} on {kind}; choose auto"
+        )
+    from tiny_llm.fast.attend import TiledAttention
+
+    return TiledAttention()
 
 
 def _triton(kind: str) -> PagedAttention:
