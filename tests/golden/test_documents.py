@@ -53,7 +53,7 @@ def test_the_engine_gives_the_golden_tokens_cold_and_warm_and_in_another_order(l
     from tiny_llm.engine_core import generate_all
 
     request = partial(request_of, loaded)
-    pages = sum(document_pages(loaded.model, request(row)) for row in GOLDEN)
+    pages = sum(document_pages(loaded.model, request(row, 24)) for row in GOLDEN)
     core = document_batch(loaded.model, SEATS, pages, 2 * CHUNK_SIZE)
     found: list[int] = []
 
