@@ -19,7 +19,7 @@ def on_pages(
     loaded: LoadedModel, limits: Limits, prompts: Sequence[GoldenDocuments], max_tokens: Sequence[int]
 ) -> list[list[int]]:
     """The new tokens of some questions, which run together in Day 4.5's engine."""
-    requests = [_request(loaded, *each) for each in zip(prompts, max_tokens, strict=True)]
+    requests = [request_of(loaded, *each) for each in zip(prompts, max_tokens, strict=True)]
     answer_documents(loaded.model, requests, limits.seats, limits.chunk, limits.attention)
     return [request.output for request in requests]
 
@@ -38,7 +38,7 @@ def served(
             for at, each in enumerate(prompts)
             if (each.strategy, each.max_chunk_len) == (strategy, longest)
         ]
-        requests = [_request(loaded, prompts[at], max_tokens[at]) for at in alike]
+        requests = [request_of(loaded, prompts[at], max_tokens[at]) for at in alike]
         pages = sum(document_pages(loaded.model, each) for each in requests)
         sizes = Sizes(limits.seats, pages, limits.chunk, limits.attention)
         with serving(
@@ -54,7 +54,8 @@ def served(
     return [outputs[at] for at in range(len(prompts))]
 
 
-def _request(loaded: LoadedModel, prompt: GoldenDocuments, max_tokens: int) -> DocumentRequest:
+def request_of(loaded: LoadedModel, prompt: GoldenDocuments, max_tokens: int) -> DocumentRequest:
+    """A new request for a golden question, not begun."""
     from tiny_llm.documents.request import DocumentRequest
 
     return DocumentRequest(

@@ -47,6 +47,13 @@ def serving(loaded: LoadedModel, sizes: Sizes, **others: Any) -> Iterator[LLM]:
         yield llm
 
 
+def sizes_for(
+    loaded: LoadedModel, requests: Sequence[Request], seats: int, budget: int, attention: str
+) -> Sizes:
+    """An engine with pages for the longest ``seats`` requests at a time."""
+    return Sizes(seats, sum(pages_needed(loaded.model, requests)[:seats]), budget, attention)
+
+
 def params_of(request: Request) -> SamplingParams:
     """The settings that a request's sampler has; without one it is greedy."""
     from tiny_llm.engine.params import SamplingParams
@@ -66,8 +73,8 @@ def answer_all(
     observe: Observe,
 ) -> None:
     """Bring requests to their ends through an engine with pages for the longest ``seats`` of them at a time."""
-    pages = sum(pages_needed(loaded.model, requests)[:seats])
-    with serving(loaded, Sizes(seats, pages, budget, attention), max_queue=len(requests)) as llm:
+    sizes = sizes_for(loaded, requests, seats, budget, attention)
+    with serving(loaded, sizes, max_queue=len(requests)) as llm:
         _Answers(llm, requests).run(observe)
 
 
@@ -121,8 +128,8 @@ def through_grpc(
     """Send greedy requests to the gRPC service of Day 3.7 in front of this engine, a call per request."""
     from programs.loopback import calling
 
-    pages = sum(pages_needed(loaded.model, requests)[:seats])
-    with serving(loaded, Sizes(seats, pages, budget, attention)) as llm:
+    sizes = sizes_for(loaded, requests, seats, budget, attention)
+    with serving(loaded, sizes) as llm:
         replies = asyncio.run(calling(llm.batcher, llm.tokenizer, requests))
     for request, reply in zip(requests, replies, strict=True):
         request.token_ids += reply.token_ids
@@ -132,8 +139,8 @@ def through_http(
     loaded: LoadedModel, requests: Sequence[Request], seats: int, budget: int, attention: str
 ) -> None:
     """Send greedy requests to the HTTP server in front of this engine with OpenAI's client, a call per request."""
-    pages = sum(pages_needed(loaded.model, requests)[:seats])
-    with serving(loaded, Sizes(seats, pages, budget, attention)) as llm:
+    sizes = sizes_for(loaded, requests, seats, budget, attention)
+    with serving(loaded, sizes) as llm:
         outputs = asyncio.run(_ask_over_http(llm, requests))
     for request, output in zip(requests, outputs, strict=True):
         request.token_ids += output

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from coursekit.paths import Course
+from programs.document_answers import request_of
 from programs.document_cores import document_batch, document_pages
 from programs.golden import GoldenDocuments, find_partings, load_golden_documents
 from programs.loaded import LoadedModel, load
 from programs.smoke import CHUNK_SIZE, MODEL, SEATS
 
 if TYPE_CHECKING:
-    from tiny_llm.documents.request import DocumentRequest
     from tiny_llm.request import Request
 
 GOLDEN = load_golden_documents(Course.find(), MODEL)
@@ -24,19 +24,6 @@ GOLDEN = load_golden_documents(Course.find(), MODEL)
 @pytest.fixture(scope="module")
 def loaded() -> LoadedModel:
     return load(MODEL, "float32", "cpu")
-
-
-def request_of(loaded: LoadedModel, prompt: GoldenDocuments, max_tokens: int = 24) -> DocumentRequest:
-    """A new request for a golden prompt."""
-    from tiny_llm.documents.request import DocumentRequest
-
-    return DocumentRequest(
-        prompt.segments,
-        max_tokens,
-        loaded.tokenizer.end_ids,
-        strategy=prompt.strategy,
-        max_chunk_len=prompt.max_chunk_len,
-    )
 
 
 @pytest.mark.timeout(600)
@@ -66,7 +53,7 @@ def test_the_engine_gives_the_golden_tokens_cold_and_warm_and_in_another_order(l
     from tiny_llm.engine_core import generate_all
 
     request = partial(request_of, loaded)
-    pages = sum(document_pages(loaded.model, request(row)) for row in GOLDEN)
+    pages = sum(document_pages(loaded.model, request(row, 24)) for row in GOLDEN)
     core = document_batch(loaded.model, SEATS, pages, 2 * CHUNK_SIZE)
     found: list[int] = []
 
@@ -87,7 +74,7 @@ def test_the_engine_gives_the_golden_tokens_with_too_few_pages(loaded: LoadedMod
     from tiny_llm.engine_core import Step, generate_all
 
     small = 4  # tokens per page
-    pages = max(document_pages(loaded.model, request_of(loaded, row), small) for row in GOLDEN)
+    pages = max(document_pages(loaded.model, request_of(loaded, row, 24), small) for row in GOLDEN)
     core = document_batch(loaded.model, len(GOLDEN), pages + pages // 8, 2 * CHUNK_SIZE, page_size=small)
     preempted: set[Request] = set()
 
@@ -117,7 +104,7 @@ def test_with_one_document_replaced_the_engine_computes_this_one_and_gives_the_o
     core = document_batch(loaded.model, 1, 200, 256)
     computed: list[int] = []
     for prompt in (row, replaced):
-        request, steps = request_of(loaded, prompt), list[Step]()
+        request, steps = request_of(loaded, prompt, 24), list[Step]()
         generate_all(core, [request], steps.append)
         issued = sum(count for step in steps for _, count in step.issued)
         computed.append(issued - (request.num_generated - 1))

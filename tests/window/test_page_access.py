@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from made_states import crowd, prefix
 from page_server import PageServer
+from page_steps import expect
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -37,12 +38,6 @@ ORDER = [
     "Look at a page",
 ]
 LONG = "unbreakable" * 60
-
-
-def expect(found: Any) -> Any:
-    from playwright.sync_api import expect
-
-    return expect(found)
 
 
 @contextmanager

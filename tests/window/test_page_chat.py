@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from made_states import crowd
 from page_server import PageServer
+from page_steps import expect
 
 if TYPE_CHECKING:
     from playwright.sync_api import FilePayload, Page
@@ -15,12 +16,6 @@ pytest_plugins = ("page_fixtures",)
 
 CHAT = "/v1/chat/completions"
 HOSTILE = "<img src=x onerror=\"document.title='hurt'\"><b>bold</b>"
-
-
-def expect(found: Any) -> Any:
-    from playwright.sync_api import expect
-
-    return expect(found)
 
 
 def file(name: str, content: bytes, kind: str = "text/plain") -> FilePayload:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from made_states import crowd
 from page_server import PageServer
+from page_steps import expect, opened
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -13,19 +14,6 @@ if TYPE_CHECKING:
 pytest_plugins = ("page_fixtures",)
 
 CONTROL = "/window/control"
-
-
-def expect(found: Any) -> Any:
-    from playwright.sync_api import expect
-
-    return expect(found)
-
-
-def opened(page: Page, server: PageServer, state: Any) -> None:
-    """Show a state, and wait until the page has drawn it."""
-    server.show(state)
-    page.goto(server.url)
-    expect(page.get_by_role("option")).to_have_count(len(state["requests"]))
 
 
 def modes(server: PageServer, page: Page, count: int) -> list[str]:

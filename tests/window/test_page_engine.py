@@ -7,24 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from made_states import crowd, prefix, too_few_pages
 from page_server import PageServer
+from page_steps import expect, opened
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 pytest_plugins = ("page_fixtures",)
-
-
-def expect(found: Any) -> Any:
-    from playwright.sync_api import expect
-
-    return expect(found)
-
-
-def opened(page: Page, server: PageServer, state: Any) -> None:
-    """Show a state, and wait until the page has drawn it."""
-    server.show(state)
-    page.goto(server.url)
-    expect(page.get_by_role("option")).to_have_count(len(state["requests"]))
 
 
 def test_an_engine_without_requests_says_what_to_do(page: Page, server: PageServer) -> None:

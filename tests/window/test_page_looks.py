@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from made_states import MadeEngine, crowd
 from page_server import PageServer
-from test_page_access import expect, page_of
+from page_steps import expect
+from test_page_access import page_of
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
