@@ -11,149 +11,10 @@ from typing import NamedTuple
 import numpy as np
 from numba import prange
 
-from tiny_llm.fast.compiling import exact_inlined, exact_kernel
-from tiny_llm.fast.small import exponential
-from tiny_llm.fast.tiles import fma_rows, load_rows, store_rows, transpose_bfloats, zero_floats
-from tiny_llm.fast.vectors import (
-    fetch,
-    first_lanes,
-    floats,
-    largest,
-    largest_lane,
-    load_bfloats,
-    load_floats,
-    store_floats,
-    sum_of_lanes,
-)
-
-TILE = 64
-"""Keys of a tile: a multiple of 32. The tiles of a sequence begin at its first key."""
-ROWS = 8
-"""Queries of a tile."""
-NOTHING = np.float32(-1e30)
-"""Below each score."""
-
-
-@exact_inlined
-def find(table, shape, head, start, stop, starts):
-    """Where the numbers of a head begin for each token of a tile: elements of all pages.
-
-    Args:
-        table: int32, the pages of the sequence.
-        shape: [N, P, Hkv, D] of the pages.
-        starts: int64 [TILE]; overwritten. Behind the last token it goes on with the last one's.
-    """
-    P, Hkv, D = shape[1], shape[2], shape[3]
-    for position in range(start, stop):
-        starts[position - start] = ((table[position // P] * P + position % P) * Hkv + head) * D
-    for i in range(stop - start, (stop - start + 15) // 16 * 16):
-        starts[i] = starts[stop - start - 1]
-
-
-@exact_kernel
-def fetch_tile(keys, values, table, head, start, stop):
-    """Begin to bring a tile from memory, which is used only after another one."""
-    P, Hkv, D = keys.shape[1], keys.shape[2], keys.shape[3]
-    for position in range(start, stop):
-        at = ((table[position // P] * P + position % P) * Hkv + head) * D
-        for i in range(0, D, 32):  # a line of the cache
-            fetch(keys, at + i)
-            fetch(values, at + i)
-
-
-@exact_inlined
-def load_keys(pages, starts, count, D, tile):
-    """Keys of a head, 16 of them side by side.
-
-    Args:
-        pages: all pages of a layer, bits of bfloat16, uint16.
-        starts: from :func:`find`.
-        tile: float32 [TILE/16, D, 16]; overwritten.
-    """
-    for first in range(0, count, 16):
-        for i in range(0, D, 32):
-            transpose_bfloats(pages, starts[first:], i, tile, first * D + i * 16)
-
-
-@exact_inlined
-def load_values(pages, starts, count, D, tile):
-    """Values of a head, float32 [TILE, D]."""
-    for token in range(count):
-        for i in range(0, D, 16):
-            store_floats(tile, token * D + i, load_bfloats(pages, starts[token] + i))
-
-
-def _make_fold(rows: int):  # type: ignore[no-untyped-def]
-    @exact_inlined
-    def fold(row, seen, offset, group, causal, count, D, scratch):
-        """The online softmax of some queries of a key head, over one tile of keys.
-
-        Args:
-            row: the first of the queries.
-            seen: how many keys of the tile the first of them sees; may be 0 or less, or more than there are.
-            offset: how many queries before it belong to the same token. Each token sees one key more.
-            count: keys of the tile.
-        """
-        for first in range(0, count, 32):
-            left, right = zero_floats(rows), zero_floats(rows)
-            for i in range(D):
-                at = first * D + i * 16
-                left = fma_rows(left, load_floats(scratch.keys, at), scratch.queries, row * D + i, D)
-                right = fma_rows(
-                    right, load_floats(scratch.keys, at + 16 * D), scratch.queries, row * D + i, D
-                )
-            store_rows(scratch.scores, first, TILE, left)
-            store_rows(scratch.scores, first + 16, TILE, right)
-        for i in range(rows):
-            fold_row(
-                i, row + i, min(count, seen + (offset + i) // group if causal else count), count, D, scratch
-            )
-        for i in range(0, D, 32):
-            at = row * D + i
-            left, right = (
-                load_rows(scratch.gathered, at, D, rows),
-                load_rows(scratch.gathered, at + 16, D, rows),
-            )
-            for token in range(count):
-                left = fma_rows(
-                    left, load_floats(scratch.values, token * D + i), scratch.weights, token, TILE
-                )
-                right = fma_rows(
-                    right, load_floats(scratch.values, token * D + i + 16), scratch.weights, token, TILE
-                )
-            store_rows(scratch.gathered, at, D, left)
-            store_rows(scratch.gathered, at + 16, D, right)
-
-    return fold
-
-
-@exact_inlined
-def fold_row(i, query, seen, count, D, scratch):
-    """Scores of a query to weights, and what it has gathered to the new peak."""
-    blocks, at, nothing = (count + 15) // 16, i * TILE, floats(NOTHING)
-    scores, weights = scratch.scores, scratch.weights
-    peak = floats(scratch.peaks[query])
-    for block in range(blocks):
-        peak = largest(peak, first_lanes(load_floats(scores, at + block * 16), seen - block * 16, nothing))
-    new = largest_lane(peak)
-    top, total = floats(new), floats(0.0)
-    for block in range(blocks):
-        power = exponential(load_floats(scores, at + block * 16) - top)
-        power = first_lanes(power, seen - block * 16, floats(0.0))
-        total = total + power
-        store_floats(weights, at + block * 16, power)
-    if new > scratch.peaks[query]:
-        shrink = np.exp(scratch.peaks[query] - new)
-        factor = floats(shrink)
-        for block in range(0, D, 16):
-            here = query * D + block
-            store_floats(scratch.gathered, here, load_floats(scratch.gathered, here) * factor)
-        scratch.totals[query] *= shrink
-        scratch.peaks[query] = new
-    scratch.totals[query] += sum_of_lanes(total)
-
-
-fold_8, fold_4 = _make_fold(8), _make_fold(4)
+from tiny_llm.fast.compiling import exact_kernel
+from tiny_llm.fast.online_softmax import NOTHING, fold, make_scratch
+from tiny_llm.fast.page_tiles import TILE, fetch_tile, find, load_keys, load_values
+from tiny_llm.fast.vectors import floats, load_floats, store_floats
 
 QUERIES = 256
 """Queries of a key head that a thread takes at a time."""
@@ -194,36 +55,6 @@ def deal(starts, kv_lens, heads, group):
     return tasks[np.argsort(costs)]
 
 
-class Scratch(NamedTuple):
-    """Memory of a thread, small enough for its nearest caches."""
-
-    starts: np.ndarray  # int64 [TILE]
-    keys: np.ndarray  # float32 [TILE · D]
-    values: np.ndarray  # float32 [TILE · D]
-    scores: np.ndarray  # float32 [ROWS · TILE]
-    weights: np.ndarray  # float32 [ROWS · TILE]
-    queries: np.ndarray  # float32 [QUERIES · D]
-    peaks: np.ndarray  # float32 [QUERIES]
-    totals: np.ndarray  # float32 [QUERIES]
-    gathered: np.ndarray  # float32 [QUERIES · D]
-
-
-@exact_kernel
-def make_scratch(D, most):
-    """For tasks of up to ``most`` queries."""
-    return Scratch(
-        np.empty(TILE, np.int64),
-        np.empty(TILE * D, np.float32),
-        np.empty(TILE * D, np.float32),
-        np.empty(ROWS * TILE, np.float32),
-        np.empty(ROWS * TILE, np.float32),
-        np.empty(most * D, np.float32),
-        np.empty(most, np.float32),
-        np.empty(most, np.float32),
-        np.empty(most * D, np.float32),
-    )
-
-
 @exact_kernel
 def attend_task(query, keys, values, step, task, scale, causal, scratch, out, lse):
     """Some queries of a sequence and key head, over all keys that they see.
@@ -262,9 +93,9 @@ def attend_task(query, keys, values, step, task, scale, causal, scratch, out, ls
             last_seen = first_seen + (first + row + rows - 1) // group if causal else stop
             if last_seen > start:
                 if rows == 8:
-                    fold_8(row, seen - start, (first + row) % group, group, causal, stop - start, D, scratch)
+                    fold(row, 8, seen - start, (first + row) % group, group, causal, stop - start, D, scratch)
                 else:
-                    fold_4(row, seen - start, (first + row) % group, group, causal, stop - start, D, scratch)
+                    fold(row, 4, seen - start, (first + row) % group, group, causal, stop - start, D, scratch)
             row += rows
     for i in range(count):
         token, each = begin + (first + i) // group, (first + i) % group

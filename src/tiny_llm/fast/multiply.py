@@ -16,67 +16,28 @@ AHEAD = 5120
 """Bytes: how long before their use weights are fetched from memory."""
 
 
-def _make_tile(rows: int):  # type: ignore[no-untyped-def]
-    """A function for tiles of so many rows: the compiler must know the number."""
+@exact_inlined
+def multiply_tile(weight, block, x, row, rows, add, out):
+    """Some rows times 16 outputs, written to ``out`` or added to it.
 
-    @exact_inlined
-    def multiply_tile(weight, block, x, row, add, out):
-        groups, quads = weight.width // GROUP, weight.width // 4
-        codes, records = x.codes.view(np.int32), weight.records
-        start = row * weight.outputs + block * 16
-        totals = load_rows(out, start, weight.outputs, rows) if add else zero_floats(rows)
-        size = 64 * weight.bits + 64
-        for group in range(groups):
-            record, at = (block * groups + group) * size, row * quads + group * 8
-            sums = zero_ints(rows)
-            if weight.bits == 4:
-                for pair in range(4):
-                    both = load_ints(records, record + pair * 64)
-                    fetch(records, record + pair * 64 + AHEAD)
-                    sums = dot4_rows(sums, low_nibbles(both), codes, at + 2 * pair, quads)
-                    sums = dot4_rows(sums, high_nibbles(both), codes, at + 2 * pair + 1, quads)
-            else:
-                for each in range(8):
-                    four = load_ints(records, record + each * 64)
-                    fetch(records, record + each * 64 + AHEAD)
-                    sums = dot4_rows(sums, four, codes, at + each, quads)
-            numbers = record + 64 * weight.bits
-            fetch(records, numbers + AHEAD)
-            scales, minima = load_halves(records, numbers), load_halves(records, numbers + 32)
-            totals = add_scaled_rows(
-                totals, sums, scales, minima, x.steps, x.offsets, row * groups + group, groups
-            )
-        store_rows(out, start, weight.outputs, totals)
-
-    return multiply_tile
-
-
-multiply_1, multiply_2, multiply_4, multiply_8 = (_make_tile(rows) for rows in (1, 2, 4, 8))
+    Args:
+        weight: :class:`LaidOut`, of 4 or 8 bits.
+        block: which 16 outputs.
+        x: :class:`Rows8` of ``weight.width`` numbers a row.
+        row: the first of the rows. rows: how many, a constant: 1, 2, 4 or 8.
+        add: whether ``out`` is added to.
+        out: float32 [T·N].
+    """
+    raise NotImplementedError("Week 4 Day 7 Task 3: The multiplication")
 
 
 @exact_kernel
 def multiply_block(weight, block, x, first, last, add, out):
     """Rows ``first`` … ``last`` − 1 times 16 outputs."""
-    row = first
-    while last - row >= 8:
-        multiply_8(weight, block, x, row, add, out)
-        row += 8
-    if last - row >= 4:
-        multiply_4(weight, block, x, row, add, out)
-        row += 4
-    if last - row >= 2:
-        multiply_2(weight, block, x, row, add, out)
-        row += 2
-    if last - row >= 1:
-        multiply_1(weight, block, x, row, add, out)
+    raise NotImplementedError("Week 4 Day 7 Task 3: The multiplication")
 
 
 @exact_kernel
 def multiply(weight, x, count, add, workers, out):
     """The first ``count`` rows of x times the matrix, written to ``out`` or added to it."""
-    blocks = weight.outputs // 16
-    for worker in prange(workers):
-        for first in range(0, count, AT_A_TIME):
-            last = min(first + AT_A_TIME, count)
-            for block in range(worker * blocks // workers, (worker + 1) * blocks // workers):
-                multiply_block(weight, block, x, first, last, add, out)
+    raise NotImplementedError("Week 4 Day 7 Task 3: The multiplication")

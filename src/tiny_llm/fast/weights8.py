@@ -44,38 +44,14 @@ def lay_out(codes: Tensor, scales: Tensor, minima: Tensor, bits: int, bias: Tens
         bits: 4 or 8.
         bias: [N], or None.
     """
-    outputs, width = codes.shape
-    blocks, groups = outputs // LANES, width // GROUP
-    # block, output, group, register, input → block, group, register, output, input
-    laid = codes.reshape(blocks, LANES, groups, GROUP // 4, 4).permute(0, 2, 3, 1, 4)
-    if bits == 4:
-        laid = laid[:, :, 0::2] | (laid[:, :, 1::2] << 4)
-
-    def halves(numbers: Tensor) -> Tensor:
-        by_group = numbers.reshape(blocks, LANES, groups).transpose(1, 2)
-        return by_group.half().contiguous().view(torch.uint8)
-
-    records = torch.cat((laid.reshape(blocks, groups, -1), halves(scales), halves(minima)), dim=-1)
-    return LaidOut(
-        records.reshape(-1).numpy(),
-        np.zeros(0, np.float32) if bias is None else bias.float().numpy(),
-        outputs,
-        width,
-        bits,
-    )
+    raise NotImplementedError("Week 4 Day 7 Task 1: Weights laid out")
 
 
 def lay_out_4_bits(weight: QuantizedTensor, bias: Tensor | None = None) -> LaidOut:
     """The same weights as in Day 2.2's groups of 32, exactly."""
-    codes = unpack_nibbles(weight.nibbles).reshape(weight.shape)
-    return lay_out(codes, weight.scales, weight.minima, 4, bias)
+    raise NotImplementedError("Week 4 Day 7 Task 1: Weights laid out")
 
 
 def lay_out_8_bits(weight: Tensor) -> LaidOut:
     """A matrix of floats [N, K], rounded to 255 levels per group of 32, evenly around 0."""
-    outputs, width = weight.shape
-    groups = weight.float().reshape(outputs, width // GROUP, GROUP)
-    scales = (groups.abs().amax(dim=-1) / 127).half()
-    steps = torch.where(scales == 0, torch.inf, scales.float())
-    codes = (groups / steps[..., None]).round().clamp(-127, 127) + 128
-    return lay_out(codes.to(torch.uint8).reshape(outputs, width), scales, -128 * scales.float(), 8)
+    raise NotImplementedError("Week 4 Day 7 Task 1: Weights laid out")

@@ -1,0 +1,138 @@
+"""The online softmax in registers: 16 keys side by side, and for the values 16 numbers of a head (Day 4.7)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tiny_llm.fast.compiling import exact_inlined, exact_kernel
+from tiny_llm.fast.page_tiles import TILE
+from tiny_llm.fast.small import exponential
+from tiny_llm.fast.tiles import fma_rows, load_rows, store_rows, zero_floats
+from tiny_llm.fast.vectors import (
+    first_lanes,
+    floats,
+    largest,
+    largest_lane,
+    load_floats,
+    store_floats,
+    sum_of_lanes,
+)
+
+ROWS = 8
+"""Queries of a tile, at most."""
+NOTHING = np.float32(-1e30)
+"""Below each score."""
+
+
+class Scratch(NamedTuple):
+    """Memory of a thread, small enough for its nearest caches."""
+
+    starts: np.ndarray  # int64 [TILE]
+    keys: np.ndarray  # float32 [TILE · D]
+    values: np.ndarray  # float32 [TILE · D]
+    scores: np.ndarray  # float32 [ROWS · TILE]
+    weights: np.ndarray  # float32 [ROWS · TILE]
+    queries: np.ndarray  # float32 [QUERIES · D]
+    peaks: np.ndarray  # float32 [QUERIES]
+    totals: np.ndarray  # float32 [QUERIES]
+    gathered: np.ndarray  # float32 [QUERIES · D]
+
+
+@exact_kernel
+def make_scratch(D, most):
+    """For tasks of up to ``most`` queries."""
+    return Scratch(
+        np.empty(TILE, np.int64),
+        np.empty(TILE * D, np.float32),
+        np.empty(TILE * D, np.float32),
+        np.empty(ROWS * TILE, np.float32),
+        np.empty(ROWS * TILE, np.float32),
+        np.empty(most * D, np.float32),
+        np.empty(most, np.float32),
+        np.empty(most, np.float32),
+        np.empty(most * D, np.float32),
+    )
+
+
+@exact_inlined
+def score_queries(row, rows, count, D, scratch):
+    """Scores of some queries for the keys of a tile, 32 keys at a time, into ``scratch.scores``.
+
+    Args:
+        row: the first of the queries.
+        rows: how many, a constant: 4 or 8.
+        count: keys of the tile.
+        D: head size.
+    """
+    for first in range(0, count, 32):
+        left, right = zero_floats(rows), zero_floats(rows)
+        for i in range(D):
+            at = first * D + i * 16
+            left = fma_rows(left, load_floats(scratch.keys, at), scratch.queries, row * D + i, D)
+            right = fma_rows(right, load_floats(scratch.keys, at + 16 * D), scratch.queries, row * D + i, D)
+        store_rows(scratch.scores, first, TILE, left)
+        store_rows(scratch.scores, first + 16, TILE, right)
+
+
+@exact_inlined
+def fold_row(i, query, seen, count, D, scratch):
+    """Scores of a query to weights, and what it has gathered to the new peak."""
+    blocks, at, nothing = (count + 15) // 16, i * TILE, floats(NOTHING)
+    scores, weights = scratch.scores, scratch.weights
+    peak = floats(scratch.peaks[query])
+    for block in range(blocks):
+        peak = largest(peak, first_lanes(load_floats(scores, at + block * 16), seen - block * 16, nothing))
+    new = largest_lane(peak)
+    top, total = floats(new), floats(0.0)
+    for block in range(blocks):
+        power = exponential(load_floats(scores, at + block * 16) - top)
+        power = first_lanes(power, seen - block * 16, floats(0.0))
+        total = total + power
+        store_floats(weights, at + block * 16, power)
+    if new > scratch.peaks[query]:
+        shrink = np.exp(scratch.peaks[query] - new)
+        factor = floats(shrink)
+        for block in range(0, D, 16):
+            here = query * D + block
+            store_floats(scratch.gathered, here, load_floats(scratch.gathered, here) * factor)
+        scratch.totals[query] *= shrink
+        scratch.peaks[query] = new
+    scratch.totals[query] += sum_of_lanes(total)
+
+
+@exact_inlined
+def add_values(row, rows, count, D, scratch):
+    """Add the values of a tile, times the queries' weights, to what these queries have gathered.
+
+    Args:
+        row, rows, count, D: as for :func:`score_queries`.
+    """
+    for i in range(0, D, 32):
+        at = row * D + i
+        left, right = load_rows(scratch.gathered, at, D, rows), load_rows(scratch.gathered, at + 16, D, rows)
+        for token in range(count):
+            here = token * D + i
+            left = fma_rows(left, load_floats(scratch.values, here), scratch.weights, token, TILE)
+            right = fma_rows(right, load_floats(scratch.values, here + 16), scratch.weights, token, TILE)
+        store_rows(scratch.gathered, at, D, left)
+        store_rows(scratch.gathered, at + 16, D, right)
+
+
+@exact_inlined
+def fold(row, rows, seen, offset, group, causal, count, D, scratch):
+    """The online softmax of some queries of a key head, over one tile of keys.
+
+    Args:
+        row: the first of the queries.
+        rows: how many, a constant: 4 or 8.
+        seen: how many keys of the tile the first of them sees; may be 0 or less, or more than there are.
+        offset: how many queries before it belong to the same token. Each token sees one key more.
+        count: keys of the tile.
+    """
+    score_queries(row, rows, count, D, scratch)
+    for i in range(rows):
+        visible = min(count, seen + (offset + i) // group if causal else count)
+        fold_row(i, row + i, visible, count, D, scratch)
+    add_values(row, rows, count, D, scratch)
