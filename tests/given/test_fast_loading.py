@@ -174,6 +174,13 @@ def test_a_matrix_without_kernels_for_its_size_is_refused_in_one_line(tmp_path: 
     assert "81 × 64" in message(load_fast, source)
 
 
+def test_positions_that_only_a_damaged_config_has_are_refused_in_one_line(tmp_path: Path) -> None:
+    model = random_model(BLOCKS)
+    model.config.max_position_embeddings = 10**9
+    source = write_gguf(tmp_path / "model.gguf", model)
+    assert "asks for 1,000,000,000 positions" in message(load_fast, source)
+
+
 MEASURE = """
 from tiny_llm.fast.loading import load_fast
 

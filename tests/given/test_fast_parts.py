@@ -197,9 +197,9 @@ def test_the_tiled_way_attends_over_pages_and_gives_the_dtype_of_the_queries(
         both.append([one.double().numpy() for one in own])
     query = numbers(sum(LENGTHS), H, D).to(dtype)
     attend, meta = TiledAttention(), ForwardMeta.build(tables, STARTS, LENGTHS, PAGE)
-    for one, scale in ((meta, 0.3), (ForwardMeta.build(tables, STARTS, LENGTHS, PAGE), 0.1), (meta, 0.1)):
+    for step, scale in ((meta, 0.3), (ForwardMeta.build(tables, STARTS, LENGTHS, PAGE), 0.1), (meta, 0.1)):
         before = query.clone()
-        out, lse = attend(query, keys, values, one, scale, causal)
+        out, lse = attend(query, keys, values, step, scale, causal)
         assert (out.dtype, lse.dtype, out.shape) == (dtype, torch.float32, query.shape)
         assert torch.equal(query, before)
         row = 0
