@@ -13,16 +13,14 @@ from coursekit.checking.comparison import plural
 from coursekit.checking.kernel_run import run_as_python
 
 from .eight_bits import (
-    AWAY,
     GROUP,
-    TRUNCATED,
-    UP,
     Kept,
     as_python,
     check_groups,
     check_only_read,
     check_same_bits,
     copies,
+    float32,
     kept,
     random_groups,
     registers,
@@ -140,41 +138,29 @@ def rows8(lab):
     return lab.fast.rows8
 
 
-@pytest.mark.parametrize("step", [1.0, 0.25])
-def test_task_2_numbers_are_counted_in_steps_and_halves_go_to_the_even_number(rows8, step):
-    counts = np.array(
-        [0, 0.5, 1.5, 2.5, -0.5, -1.5, -2.5, 126.5, -126.5, 127, -127, 3.4, 3.6, -3.4, -3.6, 64.5]
-    )
-    found = as_python(rows8.in_steps, (counts * step).astype(np.float32), np.float32(step))
-    check(
-        found,
-        np.rint(counts),
-        name=f"16 numbers in steps of {step:g}",
-        axes="number",
-        framework="numpy",
-        suspects={
-            TRUNCATED: np.trunc(counts),
-            UP: np.floor(counts + 0.5),
-            AWAY: np.copysign(np.floor(np.abs(counts) + 0.5), counts),
-            "they are rounded down": np.floor(counts),
-            "the numbers are multiplied by the step, not by 1 / step": np.rint(counts * step * step),
-        },
-    )
+@pytest.mark.parametrize("step", [0.25, 3.0, 2.0**-126, 1e30])
+def test_task_2_a_step_has_an_inverse(rows8, step):
+    found = np.array([as_python(rows8.inverse_of, np.float32(step))])
+    name = f"the inverse of a step of {step:g}"
+    check(found, 1 / float32([step]), name=name, framework="numpy", rtol=1e-7, atol=0)
 
 
 @pytest.mark.parametrize("step", [0.0, 2.0**-127, 1e-42])
-def test_task_2_a_step_too_small_gives_zeros(rows8, step):
-    x = np.float32(step) * np.arange(-7, 9, dtype=np.float32)
-    found = as_python(rows8.in_steps, x, np.float32(step))
-    why = "where the step is below SMALLEST, no inverse of it is taken"
-    check(
-        found,
-        np.zeros(16),
-        name=f"16 numbers in steps of {step:g}",
-        framework="numpy",
-        suspects={why: np.arange(-7, 9)},
-        nan=f"0 · ∞: {why}",
+def test_task_2_a_step_below_the_smallest_has_an_inverse_of_0(rows8, step):
+    found = float(as_python(rows8.inverse_of, np.float32(step)))
+    require(
+        found == 0,
+        f"the inverse of a step of {step:g}: 0 expected, as for all below SMALLEST; {found:g} found",
     )
+
+
+@pytest.mark.parametrize("step", [1.0, 0.25])
+def test_task_2_halves_go_to_the_even_number(lab, rows8, step):
+    x = np.arange(-15.5, 16.5)[None] * step
+    x[0, 3], x[0, 20:24] = -127 * step, np.array([3.4, 3.6, -3.4, -3.6]) * step
+    rows = room(lab, 1)
+    as_python(rows8.quantize_group, *registers(x[0]), 0, rows)
+    check_groups(rows, 0, kept(x), f"32 numbers, most of them halfway, with a step of {step:g}", x)
 
 
 @pytest.mark.parametrize("group", [0, 1, 4])
