@@ -8,8 +8,9 @@ from week_2.decode_checks import check_numpy
 from week_2.decode_oracle import random_numbers
 from week_3.ragged import CASES
 
+from .folded_rows import BEFORE, Before, check_fold_row
 from .key_tiles import COUNTS, check_find, check_keys, check_values
-from .online_softmax import BEFORE, Before, check_add, check_fold_row, check_same_scores, check_scores
+from .online_softmax import check_add, check_same_scores, check_scores
 from .small_compiled import (
     check_anywhere,
     check_compiled,
