@@ -12,7 +12,7 @@ import numpy as np
 from coursekit.check import CheckFailed, check, check_equal
 from coursekit.checking.kernel_run import run_as_python
 
-HKV, GROUP, P = 2, 3, 4
+HKV, QUERIES_PER_HEAD, P = 2, 3, 4
 LENGTHS = [(9, 2), (0, 5), (3, 1)]  # past and new tokens of each sequence
 FIELDS = {
     "starts": "cu_seqlens_q",
@@ -29,7 +29,7 @@ def meta_of(lab: Any, lengths: Sequence[tuple[int, int]] = LENGTHS, seed: int = 
     return lab.paged.metadata.ForwardMeta.build(lab.array(pages, "int32"), past, new, P)
 
 
-def step_of(attention: Any, meta: Any, heads: int = HKV, group: int = GROUP) -> Any:
+def kept_step_of(attention: Any, meta: Any, heads: int = HKV, group: int = QUERIES_PER_HEAD) -> Any:
     return run_as_python(type(attention).step_of, attention, meta, heads, group, spread=False, deep=True)
 
 
@@ -66,7 +66,7 @@ def check_newest_is_right(lab: Any, attention: Any) -> None:
     __tracebackhide__ = True
     for seed in range(40):
         meta = meta_of(lab, [(seed % 5, 2)], seed)
-        found = step_of(attention, meta).slots.tolist()
+        found = kept_step_of(attention, meta).slots.tolist()
         if found != lab.numpy(meta.slot_mapping).tolist():
             raise CheckFailed(
                 "a step's metadata are new, and the arrays are those of an earlier step, whose metadata are gone: a "
@@ -80,7 +80,7 @@ def count_alive(lab: Any, attention: Any, count: int = 12) -> int:
     watched = []
     for seed in range(count):
         meta = meta_of(lab, seed=seed)
-        step_of(attention, meta)
+        kept_step_of(attention, meta)
         watched.append(weakref.ref(meta))
         del meta
     gc.collect()

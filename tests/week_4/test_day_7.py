@@ -32,20 +32,21 @@ from .eight_bits import (
     registers,
     room,
 )
+from .folded_rows import BEFORE, Before, check_fold_row
 from .head8 import check_head
 from .kept_steps import (
-    GROUP,
     HKV,
     LENGTHS,
+    QUERIES_PER_HEAD,
     check_arrays,
     check_newest_is_right,
     check_tasks,
     count_alive,
+    kept_step_of,
     meta_of,
-    step_of,
 )
 from .key_tiles import COUNTS, check_find, check_keys, check_values
-from .online_softmax import BEFORE, Before, check_add, check_fold_row, check_same_scores, check_scores
+from .online_softmax import check_add, check_same_scores, check_scores
 from .products import Product, check_alone, grow, run_tile
 from .records import SHAPES, Coded, check_records, lay_out
 from .small_compiled import (
@@ -63,7 +64,7 @@ from .tables import check_table, random_weights
 from .tiled_steps import check_attend, check_company, check_two_tiles, step_of
 from .whole_model8 import (
     IDS,
-    check_company,
+    check_company_of_model,
     check_logits,
     check_pages,
     check_rounding,
@@ -689,20 +690,20 @@ def test_task_6_after_attention_adds_both_products_to_the_stream(lab):
 
 def test_task_6_a_step_is_given_as_arrays_with_its_tasks(lab):
     meta, most = meta_of(lab), lab.fast.tiled_attention.QUERIES
-    for heads, group in ((HKV, GROUP), (3, 100)):
-        step = step_of(lab.fast.attend.TiledAttention(), meta, heads, group)
+    for heads, group in ((HKV, QUERIES_PER_HEAD), (3, 100)):
+        step = kept_step_of(lab.fast.attend.TiledAttention(), meta, heads, group)
         check_arrays(lab, step, meta)
         check_tasks(step, LENGTHS, heads, group, most)
 
 
 def test_task_6_the_steps_that_layers_ask_for_in_turn_are_made_once(lab):
     attention, metas = lab.fast.attend.TiledAttention(), [meta_of(lab, seed=seed) for seed in range(4)]
-    first = [step_of(attention, meta) for meta in metas]
+    first = [kept_step_of(attention, meta) for meta in metas]
     for step, meta in zip(first, metas, strict=True):
         check_arrays(lab, step, meta)
     for layer in range(2, 4):
         for number, (step, meta) in enumerate(zip(first, metas, strict=True)):
-            again = step_of(attention, meta) is step
+            again = kept_step_of(attention, meta) is step
             assert again, (
                 f"layer {layer} asks for step {number} of 4, and it is made anew: the newest 4 are kept"
             )
@@ -711,7 +712,7 @@ def test_task_6_the_steps_that_layers_ask_for_in_turn_are_made_once(lab):
 def test_task_6_other_heads_get_other_tasks(lab):
     attention, meta = lab.fast.attend.TiledAttention(), meta_of(lab)
     for heads, group in ((2, 3), (3, 2), (2, 200)):
-        found = step_of(attention, meta, heads, group)
+        found = kept_step_of(attention, meta, heads, group)
         check_tasks(found, LENGTHS, heads, group, lab.fast.tiled_attention.QUERIES)
 
 
@@ -808,4 +809,4 @@ def test_task_6_compiled_it_gives_these_logits_with_every_cache(lab, family):
 
 
 def test_task_6_compiled_a_sequence_on_pages_gets_the_same_alone_and_beside_others(lab):
-    check_company(lab, lab.fast.accelerate.accelerate(SmallModel("norms of the heads").model(lab)))
+    check_company_of_model(lab, lab.fast.accelerate.accelerate(SmallModel("norms of the heads").model(lab)))

@@ -154,7 +154,7 @@ def check_pages(lab: Any, model: Any, small: SmallModel) -> None:
         check_logits(lab, lab.array(logits[None]), small, ids, f"of sequence {row} on pages", on_pages=True)
 
 
-def check_company(lab: Any, model: Any) -> None:
+def check_company_of_model(lab: Any, model: Any) -> None:
     """The logits of a sequence, to the last bit, whatever the steps have beside it."""
     __tracebackhide__ = True
     dice = np.random.default_rng(630)
