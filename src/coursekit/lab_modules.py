@@ -185,6 +185,7 @@ class Fast:
             compiled_tiles,
             compiled_vectors,
             compiling,
+            exponential,
             instructions,
             llvm_code,
             loading,
