@@ -119,7 +119,7 @@ def test_the_kind_of_an_operation_of_torch(name: str, kind: str) -> None:
         ("tiny_llm.fast.tiled_attention", "deal", ATTENTION),
         ("tiny_llm.fast.block8", "write", ATTENTION),
         ("tiny_llm.fast.block8", "attend_pages", ATTENTION),
-        ("tiny_llm.fast.block8", "add_bias", SMALL),
+        ("tiny_llm.fast.block8", "put_bias", SMALL),
         ("tiny_llm.fast.small", "normalize", SMALL),
     ],
 )

@@ -12,6 +12,8 @@ from coursekit.checking.kernel_run import run_as_python
 
 GROUP = 32
 UNWRITTEN = -128  # a code that no number gets
+# A NaN that stays what it is only where nothing is written: arithmetic makes another of it.
+UNWRITTEN_BITS = 0x7F812345
 TINY = 2.0**-126
 OUTSIDE = "something was written to groups that are not of this row"
 TRUNCATED = "the numbers are cut off: each becomes the nearest whole number"
@@ -91,10 +93,21 @@ def random_groups(seed: int, count: int) -> np.ndarray:
     return np.where(np.abs(quotient % 1 - 0.5) < 1e-3, 0, x)
 
 
+def unwritten(*shape: int) -> np.ndarray:
+    """NaN, float32, of which :func:`is_unwritten` tells whether anything was written over it."""
+    return np.full(shape, UNWRITTEN_BITS, np.int32).view(np.float32)
+
+
+def is_unwritten(x: np.ndarray) -> np.ndarray:
+    """Where nothing was written since :func:`unwritten`."""
+    bits: np.ndarray = x.view(np.int32) == UNWRITTEN_BITS
+    return bits
+
+
 def room(lab: Any, groups: int) -> Any:
     """Room for groups, none of which is written yet."""
-    codes, numbers = np.full(groups * GROUP, UNWRITTEN, np.int8), np.full((2, groups), np.nan, np.float32)
-    return lab.fast.rows8.Rows8(codes, numbers[0].copy(), numbers[1].copy())
+    codes = np.full(groups * GROUP, UNWRITTEN, np.int8)
+    return lab.fast.rows8.Rows8(codes, unwritten(groups), unwritten(groups))
 
 
 def registers(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -119,6 +132,9 @@ def check_groups(rows: Any, first: int, expected: Kept, name: str, given: np.nda
     stop = first + len(expected.steps)
     mistakes = {} if given is None else suspected(given)
     nan = "0 / 0 or 0 · ∞: a group of zeros has no inverse step, and becomes codes, step and offset 0"
+    for field in ("steps", "offsets"):
+        lacking = np.flatnonzero(is_unwritten(getattr(rows, field)[first:stop]))
+        assert not len(lacking), f"the {field} of {name}: nothing was written for group {first + lacking[0]}"
     parts = {
         "codes": (rows.codes.reshape(-1, GROUP)[first:stop], "group number"),
         "steps": (rows.steps[first:stop], "group"),
@@ -148,8 +164,8 @@ def check_unwritten(rows: Any, first: int, stop: int, name: str) -> None:
     outside[first:stop] = False
     codes, steps, offsets = rows.codes.reshape(-1, GROUP), rows.steps, rows.offsets
     assert (codes[outside] == UNWRITTEN).all(), f"the codes of {name}: {OUTSIDE}"
-    assert np.isnan(steps[outside]).all(), f"the steps of {name}: {OUTSIDE}"
-    assert np.isnan(offsets[outside]).all(), f"the offsets of {name}: {OUTSIDE}"
+    assert is_unwritten(steps[outside]).all(), f"the steps of {name}: {OUTSIDE}"
+    assert is_unwritten(offsets[outside]).all(), f"the offsets of {name}: {OUTSIDE}"
 
 
 def copies(rows: Any) -> list[np.ndarray]:

@@ -9,19 +9,19 @@ import numpy as np
 
 from coursekit.check import check
 
-from .eight_bits import Kept, as_python, float32
+from .eight_bits import Kept, as_python, float32, is_unwritten, unwritten
 from .records import GROUP, LANES, Coded
 
 NAN = float("nan")
 ROOM = 2  # rows behind those in use, and groups behind them, for other matrices
 NOT_READ = (
-    "a row, a block or an output that is none of this call's was read: there NaN stands, also in `out` if `add` is "
-    "not asked for"
+    "a row or a block that is none of this call's was read, or `out` where `add` is not asked for: NaN stands there"
 )
 OUTSIDE = (
     "{name}: something was written to {count} places of `out` that are not this call's; the first is row {row}, "
     "output {output}"
 )
+MISSING = "{name}: nothing was written to {count} places of `out`; the first is row {row}, output {output}"
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ class Product:
         return replace(self.matrix, scales=scales, minima=minima).laid_out(lab)
 
     def out(self, add: bool, where: tuple[slice, slice]) -> np.ndarray:
-        """``out`` before the call, float32 [(T + ROOM) · N]: NaN but for what is added to."""
-        out = np.full((self.T + ROOM, self.before.shape[1]), NAN, np.float32)
+        """``out`` before the call, float32 [(T + ROOM) · N]: poison but for what is added to."""
+        out = unwritten(self.T + ROOM, self.before.shape[1])
         if add:
             out[where] = self.before[where]
         return out.reshape(-1)
@@ -84,9 +84,14 @@ class Product:
         __tracebackhide__ = True
         rows_of_out = out.reshape(self.T + ROOM, -1)
         expected = self.expected(add)
-        untouched = np.ones(rows_of_out.shape, bool)
-        untouched[where] = False
-        wrong = np.argwhere(untouched & ~np.isnan(rows_of_out))
+        own = np.zeros(rows_of_out.shape, bool)
+        own[where] = True
+        written = ~is_unwritten(rows_of_out)
+        for message, wrong in ((OUTSIDE, written & ~own), (MISSING, own & ~written)):
+            if wrong.any():
+                row, output = np.argwhere(wrong)[0]
+                count = int(wrong.sum())
+                raise AssertionError(message.format(name=name, count=count, row=row, output=output))
         largest = np.abs(self.rows.numbers.reshape(self.T, -1)) @ np.abs(self.matrix.values).T
         check(
             rows_of_out[where],
@@ -98,9 +103,6 @@ class Product:
             suspects={why: wrong_one[where] for why, wrong_one in self.suspects(add).items()},
             nan=NOT_READ,
         )
-        if len(wrong):
-            row, output = wrong[0]
-            raise AssertionError(OUTSIDE.format(name=name, count=len(wrong), row=row, output=output))
 
     def suspects(self, add: bool) -> dict[str, np.ndarray]:
         """What usual mistakes give, [T, N]."""

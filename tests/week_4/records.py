@@ -134,22 +134,6 @@ def check_records(laid: Any, expected: Coded, name: str, **suspects: Any) -> Non
     assert laid.records.dtype == np.uint8, f"records of {name}: uint8 expected, {laid.records.dtype} found"
     assert laid.records.flags.c_contiguous, f"records of {name} do not lie in one piece"
     split = records.reshape(blocks, groups, size)
-    right = code_bytes(expected.codes, bits)
-    check(
-        split[:, :, : 64 * bits],
-        right,
-        name=f"the codes in the records of {name}",
-        axes="block group byte",
-        framework="numpy",
-        suspects={
-            **{
-                why: (lambda place=place: code_bytes(expected.codes, bits, place))
-                for why, place in MISPLACED[bits].items()
-            },
-            "the records of a group follow each other: those of a block must": lambda: groups_first(right),
-            **{why: code_bytes(codes, bits) for why, codes in suspects.get("codes", {}).items()},
-        },
-    )
     parts = {"scales": (expected.scales, expected.minima), "minima": (expected.minima, expected.scales)}
     for at, (field, (own, other)) in zip((64 * bits, 64 * bits + 32), parts.items(), strict=True):
         found = np.ascontiguousarray(split[:, :, at : at + 32]).view(np.float16).astype(np.float64)
@@ -169,6 +153,22 @@ def check_records(laid: Any, expected: Coded, name: str, **suspects: Any) -> Non
                 **{why: by_record(part) for why, part in suspects.get(field, {}).items()},
             },
         )
+    right = code_bytes(expected.codes, bits)
+    check(
+        split[:, :, : 64 * bits],
+        right,
+        name=f"the codes in the records of {name}",
+        axes="block group byte",
+        framework="numpy",
+        suspects={
+            **{
+                why: (lambda place=place: code_bytes(expected.codes, bits, place))
+                for why, place in MISPLACED[bits].items()
+            },
+            "the records of a group follow each other: those of a block must": lambda: groups_first(right),
+            **{why: code_bytes(codes, bits) for why, codes in suspects.get("codes", {}).items()},
+        },
+    )
 
 
 def lay_out(lab: Any, matrix: Coded, **options: Any) -> Any:

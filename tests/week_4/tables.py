@@ -59,6 +59,7 @@ def suspects(weights: np.ndarray) -> dict[str, dict[str, np.ndarray]]:
     counts, peaks = counted(weights, right.scales), np.abs(groups).max(axis=-1)
     levels = {
         TRUNCATED: np.trunc(counts),
+        "halves are rounded up: the even number is taken": np.floor(counts + 0.5),
         AWAY: np.copysign(np.floor(np.abs(counts) + 0.5), counts),
         "weights are counted in steps of the scale before it is rounded: the rounded one will be read": np.clip(
             np.rint(counted(weights, peaks / 127)), -127, 127
