@@ -15,12 +15,12 @@ import transformers
 from gguf import GGMLQuantizationType
 from test_cache import damaged, make_unreadable, only_file
 from test_errors import message
-from tiny_llm.fast.loading import load_fast
-from tiny_llm.fast.table8 import Embedding8
 from tiny_models import BLOCKS, ROPE, SIZES, random_model, write_gguf
 
 from tiny_llm.fast import loading
 from tiny_llm.fast.accelerate import Linear8, accelerate
+from tiny_llm.fast.loading import load_fast
+from tiny_llm.fast.table8 import Embedding8
 from tiny_llm.model import Transformer
 from tiny_llm.weights import WeightsError, load_weights
 
