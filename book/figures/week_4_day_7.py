@@ -60,7 +60,7 @@ def _color(register: int) -> str:
     if register % 2 == 0:
         return PALE[tone]
     pale, dark = np.array(mpl.colors.to_rgb(PALE[tone])), np.array(mpl.colors.to_rgb(COLORS[tone]))
-    return mpl.colors.to_hex(0.55 * pale + 0.45 * dark)
+    return mpl.colors.to_hex((0.55 * pale + 0.45 * dark).tolist())
 
 
 def draw_record() -> None:

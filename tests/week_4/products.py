@@ -14,7 +14,10 @@ from .records import GROUP, LANES, Coded
 
 NAN = float("nan")
 ROOM = 2  # rows behind those in use, and groups behind them, for other matrices
-NOT_READ = "a row or a block that is none of this call's was read, or `out` where `add` is not asked for: NaN stands there"
+NOT_READ = (
+    "a row or a block that is none of this call's was read, or `out` where `add` is not asked for: "
+    "NaN stands there"
+)
 OUTSIDE = (
     "{name}: something was written to {count} places of `out` that are not this call's; the first is row {row}, "
     "output {output}"
