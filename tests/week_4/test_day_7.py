@@ -14,6 +14,7 @@ from week_2.packed import on_cpu, random_matrix
 from week_3.ragged import CASES
 
 from coursekit.check import check, check_equal, check_raises, check_untouched
+from coursekit.checking.comparison import plural
 from coursekit.checking.kernel_run import run_as_python
 
 from .block8_checks import check_after, check_before
@@ -21,6 +22,7 @@ from .eight_bits import (
     AWAY,
     GROUP,
     TRUNCATED,
+    UP,
     Kept,
     as_python,
     check_groups,
@@ -30,6 +32,7 @@ from .eight_bits import (
     kept,
     random_groups,
     registers,
+    require,
     room,
 )
 from .folded_rows import BEFORE, Before, check_fold_row
@@ -199,6 +202,7 @@ def test_task_2_numbers_are_counted_in_steps_and_halves_go_to_the_even_number(ro
         framework="numpy",
         suspects={
             TRUNCATED: np.trunc(counts),
+            UP: np.floor(counts + 0.5),
             AWAY: np.copysign(np.floor(np.abs(counts) + 0.5), counts),
             "they are rounded down": np.floor(counts),
             "the numbers are multiplied by the step, not by 1 / step": np.rint(counts * step * step),
@@ -210,8 +214,15 @@ def test_task_2_numbers_are_counted_in_steps_and_halves_go_to_the_even_number(ro
 def test_task_2_a_step_too_small_gives_zeros(rows8, step):
     x = np.float32(step) * np.arange(-7, 9, dtype=np.float32)
     found = as_python(rows8.in_steps, x, np.float32(step))
-    nan = "0 · ∞: where the step is below SMALLEST, no inverse of it is taken"
-    check(found, np.zeros(16), name=f"16 numbers in steps of {step:g}", framework="numpy", nan=nan)
+    why = "where the step is below SMALLEST, no inverse of it is taken"
+    check(
+        found,
+        np.zeros(16),
+        name=f"16 numbers in steps of {step:g}",
+        framework="numpy",
+        suspects={why: np.arange(-7, 9)},
+        nan=f"0 · ∞: {why}",
+    )
 
 
 @pytest.mark.parametrize("group", [0, 1, 4])
@@ -289,7 +300,7 @@ def test_task_2_two_rows_together_miss_a_number_by_half_a_second_step_at_most(la
     as_python(rows8.quantize_row_twice, x.astype(np.float32).reshape(-1), 0, x.size, 0, rows)
     numbers = rows.codes.reshape(8, 32).astype(np.float64) * rows.steps[:, None].astype(np.float64)
     off = np.abs(x - numbers[:4] - numbers[4:]).max(axis=1) / rows.steps[4:]
-    assert (off < 0.51).all(), f"the two rows miss a number by {off.max():.3g} steps of the second row"
+    require(off.max() < 0.51, f"the two rows miss a number by {off.max():.3g} steps of the second row")
     check_groups_of_first(rows, kept(x), x)
 
 
@@ -362,11 +373,11 @@ def test_task_3_any_number_of_rows_is_cut_into_tiles(lab, multiply, monkeypatch,
     last, where = first + T, (slice(first, first + T), slice(16, 32))
     out = product.out(True, where)
     weight, x = product.weight(lab, 1), product.memory(lab, first, last)
-    tiles, inner = [], multiply.multiply_tile.py_func
+    tiles, inner = [], multiply.multiply_tile
 
-    def noting(weight: Any, block: Any, x: Any, row: Any, rows: Any, *others: Any) -> None:
+    def noting(weight: Any, block: Any, x: Any, row: Any, rows: Any, add: Any, out: Any) -> None:
         tiles.append((row, rows))
-        as_python(inner, weight, block, x, row, rows, *others)
+        as_python(inner, weight, block, x, row, rows, add, out)
 
     with monkeypatch.context() as patches:
         patches.setattr(multiply, "multiply_tile", noting)
@@ -387,7 +398,7 @@ def test_task_3_workers_share_the_blocks_and_no_memory(lab, multiply, T, workers
     where = slice(0, T), slice(None)
     out, x = product.out(False, where), product.memory(lab, 0, T)
     run_as_python(multiply.multiply, product.weight(lab), x, T, False, workers, out, deep=True)
-    product.check(out, False, where, name=f"{T} rows times 5 blocks by {workers} workers")
+    product.check(out, False, where, name=f"{plural(T, 'row')} times 5 blocks by {plural(workers, 'worker')}")
 
 
 @pytest.mark.parametrize("bits", [4, 8])
