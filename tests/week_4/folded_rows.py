@@ -11,7 +11,7 @@ from week_2.decode_oracle import NAN, folded, random_numbers
 
 from .key_tiles import TILE
 from .online_softmax import QUERIES, ROWS, check_rest, copy_of, empty_scratch, put, rows_changed
-from .small_operations import call
+from .small_operations import FILL, call
 
 NOTHING = np.float32(-1e30)
 BEHIND = "a score that the query doesn't see was used, or the sums so far don't count e^(old peak − new peak)"
@@ -45,6 +45,7 @@ def check_fold_row(
     row = scratch.scores[i * TILE : (i + 1) * TILE]
     row[:] = behind
     row[: max(seen, 0)] = scores[: max(seen, 0)]
+    scratch.peaks[:], scratch.totals[:] = FILL, FILL
     scratch.peaks[query], scratch.totals[query] = before.peak, before.total
     gathered = before.gathered(D)
     put(scratch.gathered, query, gathered[None])
@@ -111,14 +112,19 @@ def mistaken_folds(seen: np.ndarray, count: int, before: Before, gathered: np.nd
     return {
         "the peak has fallen: an earlier tile had a higher score": (own[0], own[1], total, kept),
         "each tile is measured against its own peak": (own[0], peak, total, kept),
-        "the total so far is not scaled to the new peak": (weights, peak, before.total + added, kept),
+        "the total so far is not scaled to the new peak": (
+            weights,
+            peak,
+            np.array([before.total + added]),
+            kept,
+        ),
         "the total so far is forgotten": (weights, peak, np.array([added]), kept),
         "the weights of this tile are not added": (weights, peak, total - added, kept),
         "what was gathered is not scaled to the new peak": (weights, peak, total, gathered),
         "the factor is turned round: it is e^(old peak − new peak)": (
             weights,
             peak,
-            before.total * up + added,
+            np.array(before.total * up + added),
             gathered * up,
         ),
     }
