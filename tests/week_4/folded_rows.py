@@ -67,8 +67,14 @@ def check_fold_row(
     )
     some = row[: max(seen, 0)].astype(np.float64)
     right = fold_alone(some, count, before, gathered)
-    options = {"nan": BEHIND, "rtol": 2e-5, "atol": 1e-30, "dtype": None}
+    options = {"nan": BEHIND, "rtol": 2e-5, "atol": 0, "dtype": None}
     wrong = mistaken_folds(some, count, before, gathered)
+    unseen = actual[0][max(seen, 0) :]
+    name = f"the weights of keys that the query doesn't see, {where}"
+    check_numpy(unseen, np.zeros(len(unseen)), name=name, axes="keys", rtol=0, atol=0)
+    higher = {
+        "the score of a key that the query doesn't see was taken for the peak": np.maximum(right[1], behind)
+    }
     for place, name, axes in (
         (1, "the peak", "1"),
         (0, "the weights", "count"),
@@ -84,7 +90,8 @@ def check_fold_row(
                 why: x[place]
                 for why, x in wrong.items()
                 if not np.allclose(x[place], right[place], rtol=1e-4, atol=0)
-            },
+            }
+            | (higher if place == 1 and behind > right[1] else {}),
             **options,
         )
 
@@ -124,7 +131,7 @@ def mistaken_folds(seen: np.ndarray, count: int, before: Before, gathered: np.nd
         "the factor is turned round: it is e^(old peak − new peak)": (
             weights,
             peak,
-            np.array(before.total * up + added),
+            before.total * up + added,
             gathered * up,
         ),
     }
