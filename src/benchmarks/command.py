@@ -21,6 +21,7 @@ from benchmarks import (
     shares,
     sharing,
     stages,
+    start,
     week_2,
     week_3,
 )
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from tiny_llm.model import Transformer
 
 MODEL = "smollm2-135m"
-WEEKS = {2: (week_2,), 3: (week_3, serving), 4: (sharing, preemption, documents, host, shares)}
+WEEKS = {2: (week_2,), 3: (week_3, serving), 4: (sharing, preemption, documents, host, shares, start)}
 WHOLE = (stages,)
 """What goes through all weeks."""
 MODULES = (*(module for modules in WEEKS.values() for module in modules), *WHOLE)

@@ -68,8 +68,8 @@ LADDERS = (
 
 BARS = ()
 
-Answer = Callable[["Transformer", "Sequence[Request]"], int]
-"""Brings requests to their ends, and says how many tokens they got."""
+Answer = Callable[["Transformer", "Sequence[Request]"], float]
+"""Brings requests to their ends, and says how many tokens they got per second, once the engine was there."""
 
 
 @dataclass(frozen=True)
@@ -114,21 +114,20 @@ def _run(step: Step, workload: Workload, model: GetModel, text: Sequence[int], t
     the_model, requests = model(step.form), workload.make(text, tokens)
     if step.one_by_one:
         requests = requests[: len(workload.prompts)]
-    started = time.perf_counter()
-    generated = step.answer(the_model, requests)
-    return {"tokens_per_second": generated / (time.perf_counter() - started)}
+    return {"tokens_per_second": step.answer(the_model, requests)}
 
 
 ENDLESS: Any = SimpleNamespace(end_ids=())
 """In a tokenizer's place: no token ends an answer, so each has its length in every run."""
 
 
-def _by_stage(stage: Stage, model: Transformer, requests: Sequence[Request]) -> int:
+def _by_stage(stage: Stage, model: Transformer, requests: Sequence[Request]) -> float:
+    started = time.perf_counter()
     if stage.scarce:  # with its few pages it would answer hardly two at a time
         _preempt_with_room(model, requests)
     else:
         stage.run(LoadedModel(model, ENDLESS), requests, Limits(len(requests), BUDGET), lambda seen: None)
-    return sum(each.num_generated for each in requests)
+    return sum(each.num_generated for each in requests) / (time.perf_counter() - started)
 
 
 def _preempt_with_room(model: Transformer, requests: Sequence[Request]) -> None:
@@ -137,7 +136,9 @@ def _preempt_with_room(model: Transformer, requests: Sequence[Request]) -> None:
     generate_all(preempt_batch(model, len(requests), sum(pages_needed(model, requests)), BUDGET), requests)
 
 
-def _by_engine(attention: str, day: tuple[int, int], model: Transformer, requests: Sequence[Request]) -> int:
+def _by_engine(
+    attention: str, day: tuple[int, int], model: Transformer, requests: Sequence[Request]
+) -> float:
     require_day(day)
     from tiny_llm.engine.limits import Limits as EngineLimits
     from tiny_llm.engine.llm import LLM
@@ -146,5 +147,7 @@ def _by_engine(attention: str, day: tuple[int, int], model: Transformer, request
     limits = EngineLimits(len(requests), sum(pages_needed(model, requests)), PAGE_SIZE, BUDGET)
     params = [SamplingParams(max_tokens=each.max_tokens, ignore_end=True) for each in requests]
     with LLM(model, get_tokenizer(), limits=limits, attention=attention) as llm:
-        outputs = llm.run_all([list(each.prompt_ids) for each in requests], params)
-    return sum(each.completion_tokens for each in outputs)
+        started = time.perf_counter()
+        outputs = llm.run_all([each.prompt_ids for each in requests], params)
+        seconds = time.perf_counter() - started
+    return sum(each.completion_tokens for each in outputs) / seconds

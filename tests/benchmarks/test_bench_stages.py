@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
@@ -84,6 +86,8 @@ def test_the_requests_are_the_same_each_time_and_few_in_a_run_to_warm_up() -> No
 def test_every_stage_gives_each_request_all_of_its_tokens(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the model's text would end earlier: every token of the toy tokenizer ends one."""
     monkeypatch.setattr(stages, "get_tokenizer", EndingTokenizer)
+    clock = itertools.count()  # a second passes between two looks at it
+    monkeypatch.setattr(stages, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
     (step,) = (step for step in steps() if step.name == name)
     requests = MANY.make(TEXT, 4)
     assert step.answer(tiny_model(), requests) == sum(each.max_tokens for each in requests)
@@ -98,7 +102,7 @@ class EndingTokenizer(FittingTokenizer):
 def test_what_is_answered_one_by_one_is_measured_on_a_turn_of_all_lengths() -> None:
     asked = list[list[int]]()
 
-    def answer(model: Any, requests: Sequence[Request]) -> int:
+    def answer(model: Any, requests: Sequence[Request]) -> float:
         asked.append([each.prompt_len for each in requests])
         return 1
 
