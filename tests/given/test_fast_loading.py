@@ -15,12 +15,12 @@ import transformers
 from gguf import GGMLQuantizationType
 from test_cache import damaged, make_unreadable, only_file
 from test_errors import message
-from tiny_llm.fast.loading import load_fast
-from tiny_llm.fast.table8 import Embedding8
 from tiny_models import BLOCKS, ROPE, SIZES, random_model, write_gguf
 
 from tiny_llm.fast import loading
 from tiny_llm.fast.accelerate import Linear8, accelerate
+from tiny_llm.fast.loading import load_fast
+from tiny_llm.fast.table8 import Embedding8
 from tiny_llm.model import Transformer
 from tiny_llm.weights import WeightsError, load_weights
 
@@ -28,8 +28,8 @@ QWEN = transformers.Qwen2Config(
     **{**SIZES, "intermediate_size": 96, "vocab_size": 80},
     rope_parameters=ROPE,
     hidden_size=64,
-    num_attention_heads=4,
-    num_key_value_heads=2,
+    num_attention_heads=2,
+    num_key_value_heads=1,
     tie_word_embeddings=True,
 )
 Q8_0 = GGMLQuantizationType.Q8_0
@@ -162,16 +162,22 @@ def test_the_tensor_that_stands_for_the_table_says_where_it_is_and_has_no_number
     assert weight.untyped_storage().nbytes() < 100
 
 
-def test_a_matrix_without_kernels_for_its_size_is_refused_in_one_line(tmp_path: Path) -> None:
+def refused(source: Path, **sizes: Any) -> str:
+    """The message about a model of these sizes, one line."""
     config = transformers.LlamaConfig(
-        **{**SIZES, "intermediate_size": 96, "vocab_size": 81},
+        **{**SIZES, "intermediate_size": 96, "vocab_size": 80, "hidden_size": 64, **sizes},
         rope_parameters=ROPE,
-        hidden_size=64,
-        num_attention_heads=4,
-        num_key_value_heads=2,
     )
-    source = write_gguf(tmp_path / "model.gguf", random_model(config))
-    assert "81 × 64" in message(load_fast, source)
+    return message(load_fast, write_gguf(source / "model.gguf", random_model(config)))
+
+
+def test_a_matrix_without_kernels_for_its_size_is_refused_in_one_line(tmp_path: Path) -> None:
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1}
+    assert "81 × 64" in refused(tmp_path, **heads, vocab_size=81)
+
+
+def test_heads_without_kernels_for_their_size_are_refused_in_one_line(tmp_path: Path) -> None:
+    assert "16 numbers" in refused(tmp_path, num_attention_heads=4, num_key_value_heads=2)
 
 
 MEASURE = """

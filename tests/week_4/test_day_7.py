@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import copy
+import operator
 from typing import Any
 
 import numpy as np
 import pytest
+from week_2.decode_checks import check_numpy
+from week_2.decode_oracle import random_numbers
 from week_2.packed import on_cpu, random_matrix
+from week_3.ragged import CASES
 
-from coursekit.check import check, check_equal, check_untouched
+from coursekit.check import check, check_equal, check_raises, check_untouched
 from coursekit.checking.comparison import plural
 from coursekit.checking.kernel_run import run_as_python
 
+from .block8_checks import check_after, check_before
 from .eight_bits import (
     GROUP,
     Kept,
@@ -27,9 +33,51 @@ from .eight_bits import (
     require,
     room,
 )
+from .folded_rows import BEFORE, Before, check_fold_row
+from .head8 import check_head
+from .kept_steps import (
+    HKV,
+    LENGTHS,
+    QUERIES_PER_HEAD,
+    check_arrays,
+    check_newest_is_right,
+    check_tasks,
+    count_alive,
+    kept_step_of,
+    meta_of,
+)
+from .key_tiles import COUNTS, check_find, check_keys, check_values
+from .online_softmax import check_add, check_same_scores, check_scores
 from .products import Product, check_alone, grow, run_tile
 from .records import SHAPES, Coded, check_records, lay_out
+from .small_compiled import (
+    check_anywhere,
+    check_compiled,
+    check_ends,
+    check_exponentials,
+    check_gate_16,
+    exponentials,
+)
+from .small_model8 import FAMILIES, SmallModel
+from .small_operations import check_gate_row, check_normalize, check_root
+from .split_heads import NORMS, check_rotate, check_split
 from .tables import check_table, random_weights
+from .tiled_steps import check_attend, check_company, check_two_tiles, step_of
+from .whole_model8 import (
+    IDS,
+    check_company_of_model,
+    check_logits,
+    check_pages,
+    check_rounding,
+    check_rows,
+    full_caches,
+    run,
+    run_in_two,
+    uncompiled,
+)
+
+families = pytest.mark.parametrize("family", FAMILIES)
+
 
 # Task 1: weights laid out
 
@@ -404,7 +452,358 @@ def test_task_3_compiled_more_rows_than_are_taken_at_a_time(lab, multiply):
 # Task 4: small operations, fused
 
 
+WIDTHS = (64, 96, 160)
+HEADS = ((3, 1, 64), (4, 2, 32), (2, 2, 128))
+
+
+@pytest.fixture
+def small(lab):
+    return lab.fast.small
+
+
+@pytest.mark.parametrize(("width", "start"), [(32, 0), (64, 5), (96, 96), (128, 33), (160, 320)])
+def test_task_4_the_root_mean_square_of_some_numbers_among_others(small, width, start):
+    check_root(small, random_numbers(521, width) * 3, start, 0.25, f"{width} numbers from x[{start}] on")
+
+
+@pytest.mark.parametrize(("size", "eps"), [(1e15, 1e-5), (1e-3, 1e-5), (1e-12, 1e-6), (0.0, 1e-5)])
+def test_task_4_the_root_mean_square_of_numbers_of_any_size(small, size, eps):
+    check_root(small, random_numbers(522, 96) * size, 16, eps, f"96 numbers of about {size:g}")
+
+
+def test_task_4_each_of_the_numbers_counts_in_the_root_mean_square(small):
+    for place in range(64):
+        one = np.zeros(64)
+        one[place] = 8.0
+        check_root(small, one, 3, 0.0, f"64 numbers that are 0 but for number {place}, which is 8")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_task_4_a_row_is_normalized(small, width):
+    check_normalize(small, width)
+
+
+@pytest.mark.parametrize("below", [0.01, 1.0, 87.0])
+def test_task_4_exponentials_are_exact_to_almost_seven_digits(lab, below):
+    check_exponentials(lab, np.linspace(-below, below, 4000))
+
+
+def test_task_4_the_exponential_of_0_is_1(lab):
+    found = exponentials(lab, np.array([0.0, -0.0]))
+    check_numpy(found, np.ones(2), name="the exponentials of 0 and −0", rtol=0, atol=0)
+
+
+def test_task_4_exponentials_beyond_both_ends_stay_there(lab):
+    check_ends(lab)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_task_4_sixteen_numbers_of_the_gate_meet_those_of_up(small, width):
+    check_gate_16(small, random_numbers(531, 16) * 3, random_numbers(532, 16), width)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_task_4_a_row_of_gate_and_up(small, width):
+    gate, up = random_numbers(533, width) * 3, random_numbers(534, width)
+    check_gate_row(small, gate, up, f"{width} numbers")
+
+
+def test_task_4_large_gates_do_no_harm(small):
+    gate = np.linspace(-1e4, 1e4, 64)
+    check_gate_row(small, gate, random_numbers(535, 64) * 100, "gates from −10,000 to 10,000")
+
+
+@pytest.mark.parametrize("D", [32, 64, 128])
+@pytest.mark.parametrize(("start", "at"), [(0, 0), (7, 40), (96, 3)])
+def test_task_4_a_head_is_turned_by_the_angles_of_its_token(small, D, start, at):
+    check_rotate(small, D, start, at)
+
+
+@pytest.mark.parametrize("norms", NORMS)
+@pytest.mark.parametrize("shape", HEADS, ids=str)
+def test_task_4_a_token_is_split_into_queries_keys_and_values(lab, shape, norms):
+    check_split(lab, shape, NORMS[norms])
+
+
+def test_task_4_a_row_comes_out_the_same_to_the_last_bit_wherever_it_stands(lab):
+    check_anywhere(lab)
+
+
+def test_task_4_the_compiled_kernels_give_the_same_as_python_to_the_last_bit(lab):
+    check_compiled(lab)
+
+
 # Task 5: attention in tiles
 
 
+counts = pytest.mark.parametrize("count", COUNTS)
+head_sizes = pytest.mark.parametrize("D", [32, 64, 128])
+four_or_eight = pytest.mark.parametrize(("row", "rows"), [(0, 4), (4, 8), (8, 4)])
+
+
+@pytest.fixture
+def page_tiles(lab):
+    return lab.fast.page_tiles
+
+
+@counts
+@pytest.mark.parametrize("P", [1, 3, 16, 24])
+@pytest.mark.parametrize(("start", "D"), [(0, 64), (64, 128), (37, 32)])
+def test_task_5_each_token_of_a_tile_is_found_in_its_page(page_tiles, P, D, start, count):
+    check_find(page_tiles, P, D, start, start + count)
+
+
+@counts
+@head_sizes
+def test_task_5_keys_lie_side_by_side_in_their_tile(page_tiles, count, D):
+    check_keys(page_tiles, count, D)
+
+
+@counts
+@head_sizes
+def test_task_5_values_lie_one_behind_the_other_in_their_tile(page_tiles, count, D):
+    check_values(page_tiles, count, D)
+
+
+@counts
+@four_or_eight
+def test_task_5_each_query_is_multiplied_by_each_key(lab, row, rows, count):
+    check_scores(lab, row, rows, count, 64)
+
+
+@head_sizes
+def test_task_5_scores_of_heads_of_any_size(lab, D):
+    check_scores(lab, 0, 4, 50, D)
+
+
+def test_task_5_a_score_is_the_same_to_the_last_bit_beside_any_others(lab):
+    check_same_scores(lab, 64)
+
+
+@pytest.mark.parametrize("before", BEFORE)
+@pytest.mark.parametrize(
+    ("seen", "count"), [(1, 1), (1, 64), (15, 16), (16, 17), (17, 31), (33, 33), (64, 64)]
+)
+def test_task_5_scores_become_weights_and_keys_that_are_not_seen_get_0(lab, seen, count, before):
+    scores = random_numbers(591, count) * 3
+    where = f"with {seen} of {count} keys seen after {before}"
+    check_fold_row(lab, scores, seen, BEFORE[before], where)
+
+
+@pytest.mark.parametrize("before", BEFORE)
+@pytest.mark.parametrize("seen", [0, -1, -16, -300])
+def test_task_5_a_query_that_sees_nothing_of_a_tile_stays_as_it_is(lab, seen, before):
+    check_fold_row(lab, np.zeros(33), seen, BEFORE[before], f"with seen = {seen} after {before}")
+
+
+@pytest.mark.parametrize("behind", [1e30, np.inf, -np.inf])
+def test_task_5_the_scores_of_keys_that_are_not_seen_mean_nothing(lab, behind):
+    scores, before = random_numbers(592, 40), BEFORE["a lower peak"]
+    check_fold_row(lab, scores, 18, before, f"with {behind} behind the 18 keys seen", behind=behind)
+
+
+@pytest.mark.parametrize("place", [0, 1, 15, 16, 40, 62])
+def test_task_5_the_highest_score_may_be_that_of_any_key(lab, place):
+    scores = random_numbers(593, 63)
+    scores[place] = 50.0
+    check_fold_row(lab, scores, 63, BEFORE["a lower peak"], f"where score {place} is the highest")
+
+
+@pytest.mark.parametrize("shift", [-2e4, -80.0, 80.0, 2e4])
+@pytest.mark.parametrize("D", [32, 128])
+def test_task_5_only_the_differences_of_scores_count(lab, shift, D):
+    scores = np.linspace(-3, 3, 33).astype(np.float32) + np.float32(shift)
+    before = Before(float(scores[7]), 2.0)
+    check_fold_row(lab, scores, 33, before, f"of scores near {shift:g}", D)
+    check_fold_row(lab, scores, 33, BEFORE["nothing"], f"of scores near {shift:g}, the first ones", D)
+
+
+@counts
+@four_or_eight
+def test_task_5_values_are_added_to_what_was_gathered(lab, row, rows, count):
+    check_add(lab, row, rows, count, 64)
+
+
+@head_sizes
+def test_task_5_values_of_heads_of_any_size(lab, D):
+    check_add(lab, 0, 4, 18, D)
+
+
+@pytest.mark.parametrize("peak", [5, 70], ids=["the first", "the second"])
+@pytest.mark.parametrize("seen", [None, -2, 0, 1, 20, 90])
+def test_task_5_of_two_tiles_either_may_have_the_peak(lab, peak, seen):
+    where = (
+        f"after two tiles, the peak at key {peak}, of the second tile the first token sees {seen or 'all'}"
+    )
+    check_two_tiles(lab, peak, 23, 2, seen, where)
+
+
+SOME: dict[str, tuple[list[tuple[int, int]], int, tuple[int, int, int]]] = {
+    "a decode, a prompt, a chunk": ([(67, 1), (5, 5), (20, 3)], 3, (2, 3, 32)),
+    "keys up to the edge of a tile": ([(64, 2), (65, 1), (129, 1)], 16, (1, 2, 64)),
+}
+
+
+@pytest.mark.parametrize("case", SOME)
+def test_task_5_a_step_as_python(lab, case):
+    lengths, P, sizes = SOME[case]
+    check_attend(lab, step_of(594, lengths, P, sizes), python=True)
+
+
+@pytest.mark.parametrize("causal", [True, False], ids=["causal", "not causal"])
+@pytest.mark.parametrize("P", [1, 3, 16, 24], ids=lambda P: f"pages of {P}")
+@pytest.mark.parametrize("case", CASES)
+def test_task_5_any_step_compiled(lab, case, P, causal):
+    check_attend(lab, step_of(595, CASES[case](P), P, (2, 3, 32)), causal=causal)
+
+
+@pytest.mark.parametrize("sizes", [(1, 1, 128), (3, 1, 64), (1, 9, 64), (2, 4, 96)], ids=str)
+def test_task_5_heads_of_any_number_and_size_compiled(lab, sizes):
+    lengths = [(300, 1), (130, 66), (63, 63), (64, 64), (65, 2)]
+    check_attend(lab, step_of(596, lengths, 16, sizes), workers=3)
+
+
+@pytest.mark.parametrize("scale", [30.0, -30.0])
+def test_task_5_large_scores_do_no_harm_compiled(lab, scale):
+    # Scores of some hundreds, which float32 rounds at about 1e-5.
+    check_attend(lab, step_of(597, [(200, 3), (9, 9)], 3, (2, 2, 32), scale=scale), rtol=1e-3)
+
+
+def test_task_5_a_token_comes_out_the_same_to_the_last_bit_alone_as_beside_others(lab):
+    check_company(lab, [(70, 70), (130, 5), (33, 1), (64, 9)], 16, (2, 3, 64))
+
+
 # Task 6: the block and the model
+
+
+@families
+def test_task_6_before_attention_gives_rotated_queries_and_keys_and_values(lab, family):
+    check_before(lab, SmallModel(family), seed=601)
+
+
+def test_task_6_after_attention_adds_both_products_to_the_stream(lab):
+    check_after(lab, SmallModel("plain"), seed=601)
+
+
+def test_task_6_a_step_is_given_as_arrays_with_its_tasks(lab):
+    meta, most = meta_of(lab), lab.fast.tiled_attention.QUERIES
+    for heads, group in ((HKV, QUERIES_PER_HEAD), (3, 100)):
+        step = kept_step_of(lab.fast.attend.TiledAttention(), meta, heads, group)
+        check_arrays(lab, step, meta)
+        check_tasks(step, LENGTHS, heads, group, most)
+
+
+def test_task_6_the_steps_that_layers_ask_for_in_turn_are_made_once(lab):
+    attention, metas = lab.fast.attend.TiledAttention(), [meta_of(lab, seed=seed) for seed in range(4)]
+    first = [kept_step_of(attention, meta) for meta in metas]
+    for step, meta in zip(first, metas, strict=True):
+        check_arrays(lab, step, meta)
+    for layer in range(2, 4):
+        for number, (step, meta) in enumerate(zip(first, metas, strict=True)):
+            again = kept_step_of(attention, meta) is step
+            assert again, (
+                f"layer {layer} asks for step {number} of 4, and it is made anew: the newest 4 are kept"
+            )
+
+
+def test_task_6_other_heads_get_other_tasks(lab):
+    attention, meta = lab.fast.attend.TiledAttention(), meta_of(lab)
+    for heads, group in ((2, 3), (3, 2), (2, 200)):
+        found = kept_step_of(attention, meta, heads, group)
+        check_tasks(found, LENGTHS, heads, group, lab.fast.tiled_attention.QUERIES)
+
+
+def test_task_6_new_metadata_are_never_taken_for_old_ones(lab):
+    check_newest_is_right(lab, lab.fast.attend.TiledAttention())
+
+
+def test_task_6_of_the_steps_before_only_a_few_are_kept(lab):
+    alive = count_alive(lab, lab.fast.attend.TiledAttention())
+    assert alive <= 4, f"after 12 steps, {alive} are kept: only the newest 4 can be asked for again"
+
+
+@pytest.mark.parametrize("shape", [(5, 64), (2, 3, 64), (64,), (0, 64)], ids=str)
+def test_task_6_the_head_takes_two_rows_in_8_bits_for_one(lab, shape):
+    check_head(lab, np.random.default_rng(620).normal(size=shape).astype(np.float32))
+
+
+def test_task_6_the_head_takes_other_dtypes_and_arrays_that_lie_in_pieces(lab):
+    x = np.random.default_rng(621).normal(size=(64, 3)).astype(np.float32)
+    for dtype in ("bfloat16", "float32"):
+        check_head(lab, x.T, lab.array(x, dtype).T)
+
+
+@families
+def test_task_6_the_fast_model_gives_the_logits_of_the_same_weights(lab, family):
+    small = SmallModel(family)
+    fast = uncompiled(lab.fast.accelerate.accelerate(small.model(lab)))
+    logits = run(lab, fast, IDS)
+    check_logits(lab, logits, small, IDS, "without a cache")
+    check_rounding(lab, logits, small, IDS)
+
+
+@families
+def test_task_6_accelerate_leaves_the_model_as_it_is(lab, family):
+    model = SmallModel(family).model(lab)
+    before, blocks, logits = dict(vars(model)), list(model.blocks), lab.numpy(run(lab, model, IDS))
+    fast = lab.fast.accelerate.accelerate(model)
+    assert fast is not model, "the model itself came back: the fast one is another object"
+    changed = [name for name, value in before.items() if vars(model).get(name) is not value]
+    assert not changed, f"of the model that was given, this was exchanged: {', '.join(changed)}"
+    assert all(map(operator.is_, model.blocks, blocks)), "the blocks were exchanged in the model's own list"
+    check(
+        run(lab, model, IDS),
+        logits,
+        name="the logits of the model that was given, afterwards",
+        rtol=0,
+        atol=0,
+    )
+
+
+@families
+def test_task_6_accelerate_exchanges_blocks_and_embedding_and_head(lab, family):
+    model = SmallModel(family).model(lab)
+    fast = lab.fast.accelerate.accelerate(model)
+    assert isinstance(fast, type(model)), f"a {type(fast).__name__} came back, not a {type(model).__name__}"
+    kinds = [type(part).__name__ for part in (*fast.blocks, fast.embedding, fast.head)]
+    check_equal(
+        kinds, ["Block8", "Block8", "Embedding8", "Linear8"], name="the kinds of blocks, embedding, head"
+    )
+    shared = [name for name in ("config", "rope", "norm") if getattr(fast, name) is not getattr(model, name)]
+    assert not shared, f"not exchanged are config, rope and norm; these are others: {', '.join(shared)}"
+    rooms = {id(block.rooms) for block in fast.blocks}
+    assert len(rooms) == 1, f"{len(fast.blocks)} blocks have {len(rooms)} Rooms: one is enough for all"
+    same = fast.head.weight.records is fast.embedding.table.records
+    if model.config.tied_embeddings:
+        assert same, "the head of tied embeddings is laid out a second time: it takes the embedding's table"
+    else:
+        assert not same, "the model has a head of its own, and the fast one took the embedding's table for it"
+
+
+def test_task_6_what_is_laid_out_already_stays(lab):
+    model = SmallModel("biases").model(lab)
+    fast, ready = lab.fast.accelerate.accelerate(model), copy.copy(model)
+    ready.embedding, ready.head = fast.embedding, fast.head
+    again = lab.fast.accelerate.accelerate(ready)
+    assert again.embedding is fast.embedding, "the embedding is an Embedding8 already, and was made anew"
+    assert again.head is fast.head, "the head beside an Embedding8 was made anew"
+
+
+def test_task_6_what_the_kernels_cannot_do_is_refused(lab):
+    model = SmallModel("plain").model(lab)
+    fast = lab.fast.accelerate.accelerate(model)
+    check_raises(ValueError, lambda: lab.fast.accelerate.accelerate(fast), match="only once")
+
+
+@families
+def test_task_6_compiled_it_gives_these_logits_with_every_cache(lab, family):
+    small = SmallModel(family)
+    fast = lab.fast.accelerate.accelerate(small.model(lab))
+    check_logits(lab, run(lab, fast, IDS), small, IDS, "without a cache")
+    check_logits(lab, run_in_two(lab, fast, IDS, full_caches(lab)), small, IDS, "with a cache, in two calls")
+    check_rows(lab, fast, small)
+    check_pages(lab, fast, small)
+
+
+def test_task_6_compiled_a_sequence_on_pages_gets_the_same_alone_and_beside_others(lab):
+    check_company_of_model(lab, lab.fast.accelerate.accelerate(SmallModel("norms of the heads").model(lab)))

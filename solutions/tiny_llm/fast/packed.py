@@ -1,0 +1,71 @@
+"""Projections in float32 or bfloat16 whose weights are packed once for oneDNN (Day 4.7, given code).
+
+oneDNN is Intel's library of such operations, which torch brings along. Its kernels read weights in an order of their
+own: torch's `linear` has them brought into it again and again, or reads them as they are, which is slower.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from tiny_llm.attention import linear
+
+_PROBE_SEED = 47
+
+
+class Packed:
+    """A projection in one dtype, float32 or bfloat16.
+
+    A row's result has the same bits whatever other rows come with it, as far as oneDNN takes one way for all numbers
+    of rows. Where this was tried (x86 with AVX-512, one to sixteen threads) it does so for two rows and more. For
+    some matrices it takes another way for one row: then a row that comes alone gets an empty one beside it. Without
+    oneDNN torch's `linear` computes, and promises nothing of the kind.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
+        """Pack the weights; the given ones aren't needed any more.
+
+        Args:
+            weight: [N, K], in any float dtype. bias: [N], or None.
+            dtype: torch.float32 or torch.bfloat16.
+        """
+        self.outputs, self.width = weight.shape
+        self.dtype = dtype
+        self.bias = None if bias is None else bias.to(dtype)
+        plain = weight.to(dtype).contiguous()
+        self.onednn = onednn_takes(dtype)
+        self.weight = torch.ops.mkldnn._reorder_linear_weight(plain) if self.onednn else plain
+        self.least = 2 if self.onednn and self._is_different_alone() else 1
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """[T, K] → [T, N], both in the dtype of the weights and in one piece."""
+        if len(x) >= self.least:
+            return self._multiply(x)
+        return self._multiply(torch.cat((x, x.new_zeros(self.least - len(x), self.width))))[: len(x)]
+
+    def _multiply(self, x: Tensor) -> Tensor:
+        if not self.onednn:
+            return linear(x, self.weight, self.bias)
+        result: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
+        return result
+
+    def _is_different_alone(self) -> bool:
+        """Whether a row's bits depend on whether it comes alone: tried with two random rows."""
+        dice = torch.Generator().manual_seed(_PROBE_SEED)
+        rows = torch.randn(2, self.width, generator=dice).to(self.dtype)
+        return not torch.equal(self._multiply(rows)[:1], self._multiply(rows[:1]))
+
+
+@cache
+def onednn_takes(dtype: torch.dtype) -> bool:
+    """Whether this torch multiplies in a dtype by oneDNN here, with weights that are packed."""
+    names = ("_reorder_linear_weight", "_linear_pointwise")
+    if not torch.backends.mkldnn.is_available() or not all(hasattr(torch.ops.mkldnn, name) for name in names):
+        return False
+    if dtype == torch.bfloat16:
+        supported = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", None)
+        return supported is not None and bool(supported())
+    return dtype == torch.float32
