@@ -162,7 +162,7 @@ def test_the_tensor_that_stands_for_the_table_says_where_it_is_and_has_no_number
     assert weight.untyped_storage().nbytes() < 100
 
 
-def refused(source: Path, **sizes: int) -> str:
+def refused(source: Path, **sizes: Any) -> str:
     """The message about a model of these sizes, one line."""
     config = transformers.LlamaConfig(
         **{**SIZES, "intermediate_size": 96, "vocab_size": 80, "hidden_size": 64, **sizes},
