@@ -55,7 +55,7 @@ PROMPTS = [
 def rounded(cache: Any) -> Any:
     """The same cache, which keeps keys and values as pages do."""
 
-    class Rounded(cache):  # type: ignore[misc]
+    class Rounded(cache):
         def update_and_fetch(self, key: Tensor, value: Tensor) -> Any:
             return super().update_and_fetch(*(x.bfloat16().float() for x in (key, value)))
 
