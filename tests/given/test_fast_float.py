@@ -7,10 +7,10 @@ from functools import cache
 import pytest
 import torch
 from fast_models import FAMILIES, Noted, differences, engine, random_ids, small_model
-from tiny_llm.fast.float_model import accelerate_floats
-from tiny_llm.fast.packed import Packed, onednn_takes
 
 from tiny_llm.engine_core import generate_all
+from tiny_llm.fast.float_model import accelerate_floats
+from tiny_llm.fast.packed import Packed, onednn_takes
 from tiny_llm.model import Transformer
 
 LENGTH = 70
