@@ -94,8 +94,8 @@ def test_task_1_scales_and_minima_are_rounded_to_float16(lab):
     numbers = np.random.default_rng(411).normal(size=(2, 32, 3)).astype(np.float32)
     codes = np.random.default_rng(412).integers(16, size=(32, 96)).astype(np.uint8)
     laid = lab.fast.weights8.lay_out(on_cpu(lab, codes, "uint8"), *(on_cpu(lab, x) for x in numbers), 4)
-    halves = numbers.astype(np.float16).astype(np.float64)
-    check_records(laid, Coded(codes, *halves, 4), "a matrix whose scales and minima are float32")
+    scales, minima = numbers.astype(np.float16).astype(np.float64)
+    check_records(laid, Coded(codes, scales, minima, 4), "a matrix whose scales and minima are float32")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
