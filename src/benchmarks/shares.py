@@ -14,10 +14,8 @@ from benchmarks.rounds import Case, Values
 from benchmarks.watched_http import EventLoop, serving, stream_from_another_process
 from benchmarks.watched_steps import WatchedSteps, own_copy, shares
 from benchmarks.week_2 import GetModel
-from coursekit.paths import Course
-from coursekit.running.import_path import Impl
+from benchmarks.written import require_day
 from programs.cores import PAGE_SIZE, warm_up
-from programs.implementation import require_written
 from programs.options import Attention
 
 if TYPE_CHECKING:
@@ -92,7 +90,7 @@ Ask = Callable[["LLM", Sequence[list[int]], int], Values]
 
 
 def _run(ask: Ask, model: GetModel, text: Sequence[int], tokens: int) -> Values:
-    _require_engine()
+    require_day(DAY)
     from tiny_llm.engine.limits import Limits
     from tiny_llm.engine.llm import LLM
 
@@ -103,15 +101,6 @@ def _run(ask: Ask, model: GetModel, text: Sequence[int], tokens: int) -> Values:
     limits = Limits(REQUESTS, pages, PAGE_SIZE, token_budget=REQUESTS * PROMPT)
     with LLM(the_model, get_tokenizer(), limits=limits) as llm:
         return ask(llm, prompts, tokens)
-
-
-def _require_engine() -> None:
-    """Raise the stub of the first task that the engine needs; on its own thread no stub could be reported."""
-    import tiny_llm
-
-    course = Course.find()
-    learners = next(iter(tiny_llm.__path__)) == str(course.starter())
-    require_written(course, Impl.LEARNER if learners else Impl.SOLUTION, DAY)
 
 
 def get_tokenizer() -> Tokenizer:

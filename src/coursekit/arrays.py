@@ -63,12 +63,16 @@ def share_memory(a: Any, b: Any) -> bool:
     Raises:
         TypeError: one of them is not an array.
     """
-    (first_a, last_a), (first_b, last_b) = _span(a), _span(b)
+    (first_a, last_a), (first_b, last_b) = span(a), span(b)
     return first_a < last_b and first_b < last_a
 
 
-def _span(value: Any) -> tuple[int, int]:
-    """The addresses of an array's first byte and of the one behind its last; the same one twice when empty."""
+def span(value: Any) -> tuple[int, int]:
+    """The addresses of an array's first byte and of the one behind its last; the same one twice when empty.
+
+    Raises:
+        TypeError: ``value`` is not an array.
+    """
     kind = framework(value)
     if kind is None:
         raise TypeError(f"{type(value).__name__} is not an array")

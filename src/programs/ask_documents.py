@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,7 +19,8 @@ from programs.cores import PAGE_SIZE, require_memory, warm_up
 from programs.document_cores import document_batch, document_pages
 from programs.document_files import Document, read_documents
 from programs.implementation import WayAround
-from programs.loaded import LoadedModel, Timing, load, running
+from programs.loaded import LoadedModel, Timing, running
+from programs.source import Source, choose_source
 
 if TYPE_CHECKING:
     from tiny_llm.documents.prompt import Segments
@@ -34,6 +36,7 @@ class Strategy(StrEnum):
 
 
 def ask_documents(
+    context: typer.Context,
     questions: Annotated[
         list[str], typer.Argument(help="One question or several; each is answered by itself.")
     ],
@@ -68,6 +71,7 @@ def ask_documents(
     ] = False,
     impl: options.ImplOption = Impl.LEARNER,
     model: options.ModelOption = "smollm2-135m",
+    fast: options.FastOption = False,
     max_tokens: options.MaxTokensOption = 128,
 ) -> None:
     """Answer questions about documents: each answer as it comes, then what it took.
@@ -78,15 +82,16 @@ def ask_documents(
     """
     if max_chunk_len is None and (truncate or strategy is Strategy.OFFSET):
         raise CourseError("--strategy offset and --truncate need --max-chunk-len: how long a document may be")
+    source = choose_source(context, Source(model), fast)
     documents = read_documents(document)
-    with running(impl, WAYS_AROUND):
-        loaded = load(model, "float32", "cpu")
+    with running(impl, WAYS_AROUND) as course:
+        loaded = source.load(course, impl)
         prompts = [
             encode(loaded, documents, question, system, raw, max_chunk_len, truncate)
             for question in questions
         ]
-        make_engine = Oracle if oracle else Pages
-        engine = make_engine(loaded, prompts, max_tokens, strategy, max_chunk_len)
+        wanted = Wanted(max_tokens, str(strategy), max_chunk_len)
+        engine = Oracle(loaded, wanted) if oracle else Pages(loaded, prompts, wanted, source.attention)
         for question, prompt in zip(questions, prompts, strict=True):
             if len(questions) > 1:
                 print(f"{question}\n  ", end="")
@@ -126,16 +131,20 @@ def _with_name(message: str, documents: Sequence[Document]) -> str:
     return f"{message} (it is {documents[int(match[1]) - 1].name}; see --truncate)" if match else message
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """What is wanted of the answers."""
+
+    max_tokens: int
+    strategy: str
+    max_chunk_len: int | None
+
+
 class Pages:
     """Day 4.5's engine: a document that a question before has needed is found."""
 
     def __init__(
-        self,
-        loaded: LoadedModel,
-        prompts: Sequence[Segments],
-        max_tokens: int,
-        strategy: str,
-        max_chunk_len: int | None,
+        self, loaded: LoadedModel, prompts: Sequence[Segments], wanted: Wanted, attention: str = "auto"
     ) -> None:
         """Make an engine with pages for all the prompts, which refuses what it can't run.
 
@@ -143,17 +152,16 @@ class Pages:
             CourseError: the model has no room for one of them, or the machine has none for the pages.
         """
 
-        self._max_tokens, self._end_ids = max_tokens, loaded.tokenizer.end_ids
-        self._strategy, self._max_chunk_len = str(strategy), max_chunk_len
+        self._wanted, self._end_ids = wanted, loaded.tokenizer.end_ids
         requests = [self._request(each) for each in prompts]
         for request in requests:
             if reason := request.refusal(loaded.model.config.max_positions):
                 raise CourseError(reason)
         most = max(document_pages(loaded.model, each) for each in requests)
-        own = sum(1 + (each.prompt_len + max_tokens) // PAGE_SIZE for each in requests)
+        own = sum(1 + (each.prompt_len + wanted.max_tokens) // PAGE_SIZE for each in requests)
         require_memory(loaded.model, most + own, advice="give fewer or shorter documents")
-        self._core = document_batch(loaded.model, 1, most + own, BUDGET)
-        warm_up("auto", loaded.model)
+        self._core = document_batch(loaded.model, 1, most + own, BUDGET, attention)
+        warm_up(attention, loaded.model)
         self.computed = 0  # tokens of the last prompt
         self.found = 0
 
@@ -174,10 +182,10 @@ class Pages:
 
         return DocumentRequest(
             prompt,
-            self._max_tokens,
+            self._wanted.max_tokens,
             self._end_ids,
-            strategy=self._strategy,
-            max_chunk_len=self._max_chunk_len,
+            strategy=self._wanted.strategy,
+            max_chunk_len=self._wanted.max_chunk_len,
         )
 
 
@@ -186,17 +194,9 @@ class Oracle:
 
     found = 0
 
-    def __init__(
-        self,
-        loaded: LoadedModel,
-        prompts: Sequence[Segments],
-        max_tokens: int,
-        strategy: str,
-        max_chunk_len: int | None,
-    ) -> None:
+    def __init__(self, loaded: LoadedModel, wanted: Wanted) -> None:
         """Remember how to run; arguments as for :class:`Pages`."""
-        self._loaded, self._max_tokens = loaded, max_tokens
-        self._strategy, self._max_chunk_len = str(strategy), max_chunk_len
+        self._loaded, self._wanted = loaded, wanted
         self.computed = 0
 
     def generate(self, prompt: Segments) -> Iterator[int]:
@@ -212,10 +212,10 @@ class Oracle:
         tokens = generate_documents(
             self._loaded.model,
             prompt,
-            self._max_tokens,
+            self._wanted.max_tokens,
             ends,
-            strategy=self._strategy,
-            max_chunk_len=self._max_chunk_len,
+            strategy=self._wanted.strategy,
+            max_chunk_len=self._wanted.max_chunk_len,
         )
         try:
             yield from tokens

@@ -16,10 +16,11 @@ from programs import options
 from programs.answers import Answer, BatchWatch, prepare
 from programs.batch_report import make_table, print_answers
 from programs.implementation import WHOSE
-from programs.loaded import LoadedModel, load, make_sampler, running
+from programs.loaded import LoadedModel, make_sampler, running
 from programs.prompts import PROMPTS, SHORT
 from programs.seats import Seen
 from programs.seats_view import SeatsView
+from programs.source import Source, choose_source
 from programs.stages import STAGES, Limits, Stage, find_stages
 from programs.trie_view import Known, draw_trie
 
@@ -28,12 +29,14 @@ ANSWERING = tuple(stage for stage in reversed(STAGES) if stage.samples)
 
 
 def batch_main(
+    context: typer.Context,
     impl: options.ImplOption = Impl.LEARNER,
     model: options.ModelOption = "smollm2-135m",
     dtype: options.DtypeOption = options.Dtype.FLOAT32,
     device: options.DeviceOption = options.Device.CPU,
     bits: options.BitsOption = None,
     matmul: options.MatmulOption = options.Matmul.AUTO,
+    fast: options.FastOption = False,
     seats: Annotated[int, typer.Option(min=1, max=64, help="How many requests run together at most.")] = 5,
     chunk: Annotated[
         int,
@@ -79,12 +82,13 @@ def batch_main(
         "repetition_penalty": repetition_penalty,
         "seed": seed,
     }
-    with running(impl):
+    source = choose_source(context, Source(model, dtype, device, bits, matmul, attention), fast)
+    with running(impl) as course:
         make_sampler(**params)  # refuse bad values before the model is loaded
-        stages = choose_stages(stage, trie)
-        loaded = load(model, dtype, device, bits, matmul)
+        stages = choose_stages(stage, trie, fast)
+        loaded = source.load(course, impl)
         wanted = Wanted(max_tokens, params, system, trie)
-        answer_all(loaded, stages, Limits(seats, chunk, attention), wanted, impl)
+        answer_all(loaded, stages, Limits(seats, chunk, source.attention), wanted, impl)
 
 
 @dataclass(frozen=True)
@@ -97,14 +101,18 @@ class Wanted:
     trie: bool = False  # whether the tree of pages is printed
 
 
-def choose_stages(name: str | None, trie: bool) -> list[Stage]:
+def choose_stages(name: str | None, trie: bool, fast: bool = False) -> list[Stage]:
     """The stage of that name, or all that may be tried, the best first.
 
     Raises:
-        CourseError: there is no such stage, or it has no tree to print.
+        CourseError: there is no such stage, or it has no tree to print, or it leaves no choice how to attend, as
+            Day 4.7's engine needs.
     """
     # Too few pages make answers slow, and without documents the stage for them has nothing to add.
     found = [stage for stage in find_stages(name, ANSWERING) if name or not (stage.scarce or stage.documents)]
+    if fast and not (found := [stage for stage in found if stage.attention == "auto"]):
+        others = ", ".join(stage.name for stage in ANSWERING if stage.attention == "auto")
+        raise CourseError(f"--fast is not for the stage {name}; leave it out, or choose one of: {others}")
     if not trie:
         return found
     sharing = [stage for stage in found if stage.shares]

@@ -14,7 +14,8 @@ from programs.chat_screen import Screen
 from programs.conversation import Conversation, Turn
 from programs.cores import PAGE_SIZE, require_memory, warm_up
 from programs.implementation import WHOSE, WayAround, require_written
-from programs.loaded import LoadedModel, load, running
+from programs.loaded import LoadedModel, running
+from programs.source import Source, choose_source
 from programs.stages import SERVED
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ WAYS_AROUND = {
 
 
 def chat(
+    context: typer.Context,
     impl: options.ImplOption = Impl.LEARNER,
     model: options.ModelOption = "smollm2-135m",
     dtype: options.DtypeOption = options.Dtype.FLOAT32,
@@ -36,6 +38,7 @@ def chat(
     attention: options.AttentionOption = options.Attention.AUTO,
     bits: options.BitsOption = None,
     matmul: options.MatmulOption = options.Matmul.AUTO,
+    fast: options.FastOption = False,
     pages: Annotated[
         int, typer.Option(min=1, help=f"How many pages of {PAGE_SIZE} tokens the engine has.")
     ] = 1024,
@@ -57,6 +60,7 @@ def chat(
     In a pipe each line of the input is a message, and standard output has nothing but the answers. Exit code 1 when
     a line got none.
     """
+    source = choose_source(context, Source(model, dtype, device, bits, matmul, attention), fast)
     with running(impl, WAYS_AROUND) as course:
         require_written(course, impl, SERVED.day, needed=True)
         params = make_params(
@@ -68,11 +72,11 @@ def chat(
             repetition_penalty=repetition_penalty,
             seed=seed,
         )
-        loaded = load(model, dtype, device, bits, matmul)
+        loaded = source.load(course, impl)
         require_memory(loaded.model, pages)
-        warm_up(attention, loaded.model)
+        warm_up(source.attention, loaded.model)
         screen = Screen()
-        with make_llm(loaded, pages, attention) as llm, screen.open():
+        with make_llm(loaded, pages, source.attention) as llm, screen.open():
             if screen.interactive:
                 whose, folder = WHOSE[impl]
                 screen.note(f"{model}, run by {whose}, {folder}: /help lists the commands, Ctrl-D leaves")

@@ -47,8 +47,15 @@ def choose_for(name: str, model: Transformer) -> PagedAttention:
 
 
 def warm_up(name: str, model: Transformer) -> None:
-    """Attend once, with a single token, so that a kernel that was never compiled on this machine is compiled now."""
+    """Attend once, with a single token, so that a kernel that was never compiled on this machine is compiled now.
+
+    With Day 4.7's way to attend the model is run, as all of it is made of kernels then.
+    """
     import torch
+
+    if name == "tiled":
+        _run_once(model)
+        return
 
     from tiny_llm.paged.metadata import ForwardMeta
 
@@ -60,6 +67,23 @@ def warm_up(name: str, model: Transformer) -> None:
     attention = choose_for(name, model)
     with waiting("compiling the attention kernel: half a minute, once"):
         attention(query, pages, pages, meta, 1.0, True)
+
+
+def _run_once(model: Transformer) -> None:
+    """Run a fast model on a single token."""
+    import torch
+
+    from tiny_llm.fast.threads import release_threads
+    from tiny_llm.paged.attention import PagedCache
+    from tiny_llm.paged.metadata import ForwardMeta
+
+    runner = make_runner(model, 2, choose_for("tiled", model))
+    meta = ForwardMeta.build(torch.ones(1, 1, dtype=torch.int32), [0], [1], PAGE_SIZE)
+    layers = range(model.config.num_layers)
+    caches = [PagedCache(runner.pool, layer, meta, runner.attention) for layer in layers]
+    with waiting("compiling the kernels: a minute, once"):
+        model.logits(model.hidden(torch.tensor([[0]]), meta.positions, caches)[0])
+    release_threads()  # an engine computes on another thread than this one
 
 
 def require_memory(

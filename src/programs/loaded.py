@@ -120,6 +120,19 @@ def load(
         return loaded
 
 
+def load_fast(source: str, console: Console | None = None) -> LoadedModel:
+    """Load a model as Day 4.7 runs it; arguments as for :func:`load`."""
+    from tiny_llm.fast import loading
+    from tiny_llm.tokenizer import load_tokenizer
+
+    with waiting("laying out the weights, once", console) as say:
+        model = loading.load_fast(source)
+        say("reading the tokenizer")
+        tokenizer = load_tokenizer(source)
+        tokenizer.check_fits(model.config.vocab_size)
+        return LoadedModel(model, tokenizer)
+
+
 def _warm_up(model: Transformer) -> None:
     """Multiply one, a few and many rows by a quantized matrix: each may be a kernel of its own."""
     down, width = model.blocks[0].mlp.down, model.config.feed_forward_size
@@ -146,9 +159,7 @@ def make_sampler(**params: Any) -> Sample:
         raise CourseError(str(error)) from None
 
 
-def make_generate(
-    cache: Cache, dtype: Dtype, device: Device, attention: Attention = Attention.AUTO
-) -> Generate:
+def make_generate(cache: Cache, dtype: Dtype, device: Device, attention: str = Attention.AUTO) -> Generate:
     """The way of generating that the options ask for.
 
     Raises:

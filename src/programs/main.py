@@ -17,12 +17,12 @@ from programs.loaded import (
     LoadedModel,
     Timing,
     check_prompt,
-    load,
     make_generate,
     make_sampler,
     prompt_ids,
     running,
 )
+from programs.source import Source, choose_source, require_fast
 
 WAYS_AROUND = {
     (2, 1): WayAround("--cache none", needs=(1, 6)),
@@ -36,6 +36,7 @@ WAYS_AROUND = {
 
 
 def main(
+    context: typer.Context,
     prompt: Annotated[str, typer.Option(callback=options.not_empty, help="What to ask the model.")],
     raw: options.RawOption = False,
     impl: options.ImplOption = Impl.LEARNER,
@@ -46,6 +47,7 @@ def main(
     attention: options.AttentionOption = options.Attention.AUTO,
     bits: options.BitsOption = None,
     matmul: options.MatmulOption = options.Matmul.AUTO,
+    fast: options.FastOption = False,
     max_tokens: options.MaxTokensOption = 128,
     temperature: options.TemperatureOption = 0.0,
     top_k: options.TopKOption = 0,
@@ -56,7 +58,9 @@ def main(
 ) -> None:
     """Answer one prompt: the text as it comes, then how long it took."""
     console = Console(stderr=True, highlight=False)
-    with running(impl, WAYS_AROUND):
+    source = choose_source(context, Source(model, dtype, device, bits, matmul, attention), fast)
+    cache = options.Cache.PAGED if fast else cache
+    with running(impl, WAYS_AROUND) as course:
         sample = make_sampler(
             temperature=temperature,
             top_k=top_k,
@@ -65,12 +69,14 @@ def main(
             repetition_penalty=repetition_penalty,
             seed=seed,
         )
-        generate = make_generate(cache, dtype, device, attention)
-        loaded = load(model, dtype, device, bits, matmul)
+        if fast:
+            require_fast(course, impl)
+        generate = make_generate(cache, source.dtype, source.device, source.attention)
+        loaded = source.load(course, impl)
         ids = prompt_ids(loaded, prompt, raw)
         check_prompt(loaded, ids)
         if cache is options.Cache.PAGED:
-            warm_up(attention, loaded.model)
+            warm_up(source.attention, loaded.model)
         timing = Timing()
         print(prompt if raw else "", end="", flush=True)
         try:

@@ -135,6 +135,13 @@ MatmulOption = Annotated[
         "(its own kernel, in bfloat16), or auto: the best for --dtype and --device."
     ),
 ]
+FastOption = Annotated[
+    bool,
+    typer.Option(
+        "--fast",
+        help="Run Day 4.7's engine, on the CPU: weights in 4 bits, activations in 8, and kernels of its own.",
+    ),
+]
 RawOption = Annotated[
     bool, typer.Option("--raw", help="Continue the prompt as plain text, without a chat; it is printed, too.")
 ]

@@ -15,9 +15,10 @@ from coursekit.running.import_path import Impl
 from programs import options, serve_http
 from programs.cores import PAGE_SIZE, most_pages, ragged_batch, require_memory, warm_up
 from programs.implementation import require_written
-from programs.loaded import LoadedModel, load, running
+from programs.loaded import LoadedModel, running
 from programs.serve_http import HttpOptions, Sizes
 from programs.serve_view import ServeView
+from programs.source import Source, choose_source
 from programs.stages import GRPC
 from programs.stop_signals import StopSignals, end_process
 
@@ -40,6 +41,7 @@ def serve(
     dtype: options.DtypeOption = options.Dtype.FLOAT32,
     device: options.DeviceOption = options.Device.CPU,
     attention: options.AttentionOption = options.Attention.AUTO,
+    fast: options.FastOption = False,
     port: Annotated[
         int | None,
         typer.Option(
@@ -103,28 +105,29 @@ def serve(
     Ctrl-C takes no new requests and lets running requests finish; a second Ctrl-C stops at once.
     """
     console = Console(stderr=True, highlight=False)
+    source = choose_source(context, Source(model, dtype, device, attention=attention), fast)
     given = HttpOptions(host, api_key, tuple(cors or ()), allow_open, documents)
     with running(impl) as course:
         if http:
             require_written(course, impl, serve_http.DAY, needed=True)
             settings = serve_http.settings_of(model, given)
             sizes = Sizes(seats, pages, token_budget, queue)
-            llm = serve_http.make_llm(load(model, dtype, device), sizes, attention, documents)
+            llm = serve_http.make_llm(source.load(course, impl), sizes, source.attention, documents)
             serve_http.serve_until_told(
                 llm, settings, serve_http.PORT if port is None else port, grace, watch
             )
             return
-        source = context.get_parameter_source("api_key")  # the variable may be set for another server
-        typed = source is not None and source.name == "COMMANDLINE"
+        origin = context.get_parameter_source("api_key")  # the variable may be set for another server
+        typed = origin is not None and origin.name == "COMMANDLINE"
         if typed or replace(given, api_key=None) != HTTP_OPTIONS:
             raise CourseError("--host, --api-key, --cors, --allow-open and --no-documents go with --http")
         port = PORT if port is None else port
         require_written(course, impl, GRPC.day)
-        loaded = load(model, dtype, device)
+        loaded = source.load(course, impl)
         most = most_pages(loaded.model)
         require_memory(loaded.model, pages)
-        warm_up(attention, loaded.model)
-        core = ragged_batch(loaded.model, seats, pages, min(pages, most), token_budget, attention)
+        warm_up(source.attention, loaded.model)
+        core = ragged_batch(loaded.model, seats, pages, min(pages, most), token_budget, source.attention)
         from tiny_llm.ragged.batcher import Batcher
 
         batcher = Batcher(core, queue)

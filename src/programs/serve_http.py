@@ -14,7 +14,6 @@ from rich.console import Console
 from coursekit.errors import CourseError
 from programs.cores import PAGE_SIZE, require_memory, warm_up
 from programs.loaded import LoadedModel
-from programs.options import Attention
 from programs.serve_view import ServeView
 from programs.stop_signals import StopSignals, end_process
 
@@ -73,7 +72,7 @@ def settings_of(model: str, options: HttpOptions) -> Settings:
         ) from None
 
 
-def make_llm(loaded: LoadedModel, sizes: Sizes, attention: Attention, documents: bool) -> LLM:
+def make_llm(loaded: LoadedModel, sizes: Sizes, attention: str, documents: bool) -> LLM:
     """An engine of these sizes, whose kernel is compiled."""
     from tiny_llm.engine.limits import Limits
     from tiny_llm.engine.llm import LLM

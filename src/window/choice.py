@@ -13,27 +13,9 @@ from coursekit.running.import_path import Impl, choose_implementation
 from coursekit.running.stubs import reached_stub
 from programs.cores import warm_up
 from programs.implementation import WHOSE, require_written
-from programs.loaded import LoadedModel, load
-from programs.options import Attention, Device, Dtype, Matmul
+from programs.loaded import LoadedModel
+from programs.source import Source
 from window.stages import WatchedStage, try_out
-
-
-@dataclass(frozen=True)
-class Source:
-    """Which model is run, and how."""
-
-    model: str
-    dtype: Dtype
-    device: Device
-    bits: int | None
-    matmul: Matmul
-    attention: Attention
-
-    def load(self) -> LoadedModel:
-        """Load it, and compile the kernel that attends."""
-        loaded = load(self.model, self.dtype, self.device, self.bits, self.matmul)
-        warm_up(self.attention, loaded.model)
-        return loaded
 
 
 @dataclass(frozen=True)
@@ -67,9 +49,16 @@ def choose(
             return found
         console.print("so the reference runs instead of your code", style="yellow")
         choose_implementation(course, Impl.SOLUTION)
-    loaded = source.load()
+    loaded = _load(course, Impl.SOLUTION, source)
     try_out(stages[0], loaded, source.attention)
     return Choice(Impl.SOLUTION, stages[0], loaded)
+
+
+def _load(course: Course, impl: Impl, source: Source) -> LoadedModel:
+    """Load the model, and compile the kernel that attends."""
+    loaded = source.load(course, impl)
+    warm_up(source.attention, loaded.model)
+    return loaded
 
 
 def _first_that_works(
@@ -80,7 +69,7 @@ def _first_that_works(
         try:
             for day in stage.days:
                 require_written(course, impl, day)
-            loaded = loaded or source.load()
+            loaded = loaded or _load(course, impl, source)
             try_out(stage, loaded, source.attention)
             return Choice(impl, stage, loaded)
         except NotImplementedError as error:

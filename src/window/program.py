@@ -13,8 +13,9 @@ from coursekit.running.import_path import Impl
 from programs import options
 from programs.cores import PAGE_SIZE
 from programs.loaded import running
+from programs.source import Source, choose_source
 from programs.stop_signals import end_process
-from window.choice import Source, choose
+from window.choice import choose
 from window.listening import HOST, listen, open_socket
 from window.opening import Sizes, open_window
 from window.stages import find_stages
@@ -23,12 +24,14 @@ PORT = 8765
 
 
 def window(
+    context: typer.Context,
     impl: options.ImplOption = Impl.LEARNER,
     model: options.ModelOption = "smollm2-135m",
     dtype: options.DtypeOption = options.Dtype.FLOAT32,
     device: options.DeviceOption = options.Device.CPU,
     bits: options.BitsOption = None,
     matmul: options.MatmulOption = options.Matmul.AUTO,
+    fast: options.FastOption = False,
     seats: Annotated[int, typer.Option(min=1, max=64, help="How many requests run together at most.")] = 8,
     chunk: Annotated[
         int, typer.Option(min=1, max=8192, help="How many tokens all requests bring to a step at most.")
@@ -64,13 +67,13 @@ def window(
     """
     console = Console(stderr=True, highlight=False)
     stages = find_stages(stage)
+    source = choose_source(context, Source(model, dtype, device, bits, matmul, attention), fast)
     listener = open_socket(port)
     address = f"http://{HOST}:{listener.getsockname()[1]}/"
     with running(impl) as course:
-        source = Source(model, dtype, device, bits, matmul, attention)
         choice = choose(course, impl, stages, source, console)
         opened = open_window(
-            choice.stage, choice.loaded, Sizes(seats, chunk, pages, max_tokens, attention), model
+            choice.stage, choice.loaded, Sizes(seats, chunk, pages, max_tokens, source.attention), model
         )
 
     def started() -> None:

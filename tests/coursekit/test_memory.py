@@ -26,6 +26,13 @@ def test_an_array_that_is_held_twice_counts_once() -> None:
     assert held_bytes("text") == held_bytes(torch) == held_bytes(_Holder) == 0
 
 
+def test_memory_that_several_arrays_share_counts_once() -> None:
+    numbers = np.zeros(20, np.uint8)
+    assert held_bytes([numbers, numbers[4:].view(np.float32), torch.from_numpy(numbers[:3])]) == 20
+    assert held_bytes([numbers[2:9], numbers[5:11]]) == 9
+    assert held_bytes([torch.zeros(()).expand(500, 300), torch.zeros(0)]) == 4
+
+
 class _Holder:
     def __init__(self, values: np.ndarray) -> None:
         self.values = values

@@ -24,10 +24,16 @@ SPEEDS = re.compile(r"(\d+) prompt \+ (\d+) output tokens · first after [\d.]+ 
 PAGED = ("main", "--impl", "solution", "--prompt", "x", "--cache", "paged")
 
 
-def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "COLUMNS": "100", **variables}
+def run(*arguments: str, text: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a program with some text as its input, and with some variables set."""
     return subprocess.run(
-        [*COMMAND, *arguments], capture_output=True, text=True, encoding="utf-8", env=environment, timeout=100
+        [*COMMAND, *arguments],
+        input=text,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        env={**os.environ, "COLUMNS": "100", **variables},
+        timeout=100,
     )
 
 

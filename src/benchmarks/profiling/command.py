@@ -23,7 +23,6 @@ from benchmarks.profiling.trace import trace
 from benchmarks.profiling.verdicts import Verdict, verdicts
 from benchmarks.report import name_of
 from benchmarks.week_2 import TEXT
-from coursekit.errors import CourseError
 from coursekit.files import require_writable, write_files, write_text
 from coursekit.interrupts import leaving_when_terminated
 from coursekit.paths import Course
@@ -31,12 +30,12 @@ from coursekit.running.import_path import Impl
 from programs import options
 from programs.implementation import require_written
 from programs.loaded import LoadedModel, load, running
+from programs.source import require_fast
 from programs.stage import Stage
 from programs.stages import find_stages
 from programs.waiting import waiting
 
 MODEL = "smollm2-135m"
-FAST_DAY = (4, 7)
 
 
 def profile(
@@ -131,17 +130,10 @@ def _require_code(course: Course, impl: Impl, stage: Stage, fast: bool) -> None:
         NotImplementedError: as the first stub would raise it.
         CourseError: the package has no fast engine at all.
     """
-    if not fast:
+    if fast:
+        require_fast(course, impl)
+    else:
         require_written(course, impl, stage.day)
-        return
-    import importlib.util
-
-    if importlib.util.find_spec("tiny_llm.fast") is None:
-        raise CourseError("your code has no fast engine (tiny_llm.fast, Day 4.7); look at: --impl solution")
-    try:
-        require_written(course, impl, FAST_DAY)
-    except CourseError:
-        require_written(course, impl, (4, 6))  # a course without that day
 
 
 def load_for(model: str, fast: bool, dtype: str, progress: Console) -> LoadedModel:

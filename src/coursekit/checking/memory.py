@@ -11,18 +11,25 @@ _LEAVES = (type, types.ModuleType, str, bytes, int, float)
 
 
 def held_bytes(holder: object) -> int:
-    """Bytes of all the arrays that an object holds: its own, those of its parts, in containers and in closures."""
+    """Bytes of all the arrays that an object holds: its own, those of its parts, in containers and in closures.
+
+    Memory in which several of them lie counts once; so does a number that stands for many.
+    """
     seen: dict[int, object] = {}  # by id; holding on to each, so that no id is given away again
-    waiting, total = [holder], 0
+    waiting, spans = [holder], list[tuple[int, int]]()
     while waiting:
         thing = waiting.pop()
         if id(thing) in seen or isinstance(thing, _LEAVES):
             continue
         seen[id(thing)] = thing
         if arrays.framework(thing) is not None:
-            total += thing.nbytes  # type: ignore[attr-defined]  # each framework's arrays have it
+            spans.append(arrays.span(thing))
         else:
             waiting += _parts(thing)
+    total = reached = 0
+    for first, end in sorted(spans):
+        total += max(0, end - max(first, reached))
+        reached = max(reached, end)
     return total
 
 

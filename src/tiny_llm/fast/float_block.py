@@ -15,9 +15,11 @@ from numba import get_num_threads
 from torch import Tensor
 
 from tiny_llm.fast.attend import TiledAttention
-from tiny_llm.fast.block8 import HeadNorms, Room, Rooms, attend_pages
+from tiny_llm.fast.block8 import attend_pages
 from tiny_llm.fast.float_rows import add, add_and_normalize, array_of, gate_numbers, split_numbers
 from tiny_llm.fast.packed import Packed
+from tiny_llm.fast.parts import HeadNorms
+from tiny_llm.fast.rooms import Room, Rooms
 from tiny_llm.fast.rows8 import make_rows8
 from tiny_llm.fast.small import normalize
 from tiny_llm.kv_cache import LayerCache
@@ -85,7 +87,7 @@ class FloatBlock:
         count, stream = B * L, x.numpy().reshape(-1)
         room = self.rooms.room(count)
         normal, gated = self.rooms.normal[:count], self.rooms.gated[:count]
-        cos, sin = self.rooms.tables(angles, B)
+        cos, sin = self.rooms.tables(angles, B, L)
         rows = array_of(normal)
         normalize(count, workers, stream, E, parts.attention_norm, parts.attention_eps, rows)
         qkv = array_of(parts.qkv(normal))

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tiny_llm.fast.block8 import HeadNorms
 from tiny_llm.fast.float_block import FloatBlock, FloatParts, FloatRooms
 from tiny_llm.fast.packed import Packed
+from tiny_llm.fast.parts import HeadNorms
 from tiny_llm.fast.rows8 import GROUP
 from tiny_llm.layers import Embedding, Linear, Projection, RMSNorm
 from tiny_llm.model import Transformer, TransformerBlock
