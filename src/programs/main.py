@@ -22,7 +22,7 @@ from programs.loaded import (
     prompt_ids,
     running,
 )
-from programs.source import Source, choose_source
+from programs.source import Source, choose_source, require_fast
 
 WAYS_AROUND = {
     (2, 1): WayAround("--cache none", needs=(1, 6)),
@@ -69,6 +69,8 @@ def main(
             repetition_penalty=repetition_penalty,
             seed=seed,
         )
+        if fast:
+            require_fast(course, impl)
         generate = make_generate(cache, source.dtype, source.device, source.attention)
         loaded = source.load(course, impl)
         ids = prompt_ids(loaded, prompt, raw)

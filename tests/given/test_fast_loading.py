@@ -164,10 +164,8 @@ def test_the_tensor_that_stands_for_the_table_says_where_it_is_and_has_no_number
 
 def refused(source: Path, **sizes: Any) -> str:
     """The message about a model of these sizes, one line."""
-    config = transformers.LlamaConfig(
-        **{**SIZES, "intermediate_size": 96, "vocab_size": 80, "hidden_size": 64, **sizes},
-        rope_parameters=ROPE,
-    )
+    fields: dict[str, Any] = {**SIZES, "intermediate_size": 96, "vocab_size": 80, "hidden_size": 64, **sizes}
+    config = transformers.LlamaConfig(rope_parameters=ROPE, **fields)
     return message(load_fast, write_gguf(source / "model.gguf", random_model(config)))
 
 

@@ -37,22 +37,25 @@ def taken(*arguments, **options):
 
 
 import benchmarks.command, benchmarks.isolation_command, benchmarks.peers.command
+import benchmarks.profiling.command, benchmarks.quality.command
 import programs.ask_documents, programs.batch_main
-import programs.chat, programs.doctor, programs.main, programs.serve, programs.smoke, programs.steps
+import programs.chat, programs.doctor, programs.main, programs.serve, programs.smoke, programs.source, programs.steps
+from window.__main__ import COMMANDS as WINDOW
 
 if "--really" not in sys.argv:
+    assert programs.source.load_fast
+    programs.source.load_fast = taken
     for module in (
-        programs.ask_documents,
-        programs.batch_main,
-        programs.chat,
-        programs.main,
-        programs.serve,
+        programs.source,
         programs.smoke,
         programs.steps,
         benchmarks.isolation_command,
+        benchmarks.quality.command,
     ):
         assert module.load
         module.load = taken
+    assert benchmarks.profiling.command.load_for
+    benchmarks.profiling.command.load_for = taken
     for module in (benchmarks.command, benchmarks.peers.command):
         assert module.run_showing
         module.run_showing = taken
@@ -61,7 +64,7 @@ for line in sys.stdin:
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            code = execute({**PROGRAMS, **BENCHMARKS}, json.loads(line))
+            code = execute({**PROGRAMS, **BENCHMARKS, **WINDOW}, json.loads(line))
         except Taken:
             code = "taken"
         except BaseException:

@@ -17,7 +17,7 @@ STALE = (
     "something was read that this call has not written: the test has put NaN into all of `room`, and behind the "
     "first `count` rows of x"
 )
-FLOAT32 = {"rtol": 1e-4, "atol": 1e-4}
+FLOAT32 = 1e-4
 """Some hundred products of numbers up to 10, each rounded to 1/2²⁴ of itself."""
 
 
@@ -77,7 +77,7 @@ def check_before(lab: Any, small: SmallModel, seed: int, workers: int = 2) -> No
     )
     _check_kept(given, before, "x")
     expected = small.before(x, POSITIONS, rounding=without_ties)
-    wrong = {
+    wrong: dict[str, dict[str, Any]] = {
         "the bias of qkv isn't added": {"biased": False},
         "x was normalized with the weight of the MLP's norm": {"norm": "mlp_norm"},
         "x wasn't normalized": {"norm": None},
@@ -94,7 +94,8 @@ def check_before(lab: Any, small: SmallModel, seed: int, workers: int = 2) -> No
             framework="numpy",
             suspects={why: each[i] for why, each in mistakes.items()},
             nan=STALE,
-            **FLOAT32,
+            rtol=FLOAT32,
+            atol=FLOAT32,
         )
         rest = found[i][size:]
         assert np.isnan(rest).all(), f"room.{name} was written to behind the last of {COUNT} tokens"
@@ -152,6 +153,7 @@ def check_after(lab: Any, small: SmallModel, seed: int, workers: int = 2) -> Non
         framework="numpy",
         suspects={why: small.after(heads, x, rounding=in_8_bits, **how) for why, how in wrong.items()},
         nan=STALE,
-        **FLOAT32,
+        rtol=FLOAT32,
+        atol=FLOAT32,
     )
     assert np.isnan(given[COUNT * E :]).all(), f"x was written to behind the last of {COUNT} tokens"

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from coursekit.check import check
+from coursekit.check import CheckFailed, check
 from coursekit.checking.kernel_run import run_as_python
 
 GROUP = 32
@@ -17,6 +17,7 @@ UNWRITTEN_BITS = 0x7F812345
 TINY = 2.0**-126
 OUTSIDE = "something was written to groups that are not of this row"
 TRUNCATED = "the numbers are cut off: each becomes the nearest whole number"
+UP = "halves are rounded up: the even number is taken"
 AWAY = "halves are rounded away from 0: the even number is taken"
 SIGNED = "the largest number is taken, not the largest magnitude"
 OF_GIVEN = "it is the sum of the given numbers: what was kept counts, step · Σ codes"
@@ -62,6 +63,7 @@ def suspected(x: np.ndarray) -> dict[str, dict[str, np.ndarray]]:
     return {
         "codes": {
             TRUNCATED: np.trunc(quotient),
+            UP: np.floor(quotient + 0.5),
             AWAY: np.copysign(np.floor(np.abs(quotient) + 0.5), quotient),
             "they are rounded down": np.floor(quotient),
             "they lie from −128 to 128, or thereabouts: the largest magnitude becomes 127": np.rint(
@@ -121,6 +123,13 @@ def as_python(kernel: Any, *arguments: Any) -> Any:
     return run_as_python(kernel, *arguments, spread=False, deep=True)
 
 
+def require(holds: bool, otherwise: str) -> None:
+    """Fail with a message unless something holds."""
+    __tracebackhide__ = True
+    if not holds:
+        raise CheckFailed(otherwise)
+
+
 def check_groups(rows: Any, first: int, expected: Kept, name: str, given: np.ndarray | None = None) -> None:
     """Compare some groups, from number ``first`` on, and require that no other was written to.
 
@@ -133,8 +142,11 @@ def check_groups(rows: Any, first: int, expected: Kept, name: str, given: np.nda
     mistakes = {} if given is None else suspected(given)
     nan = "0 / 0 or 0 · ∞: a group of zeros has no inverse step, and becomes codes, step and offset 0"
     for field in ("steps", "offsets"):
-        lacking = np.flatnonzero(is_unwritten(getattr(rows, field)[first:stop]))
-        assert not len(lacking), f"the {field} of {name}: nothing was written for group {first + lacking[0]}"
+        lacking = [i for i in range(first, stop) if is_unwritten(getattr(rows, field))[i]]
+        require(
+            not lacking,
+            f"the {field} of {name}: nothing was written for group {', '.join(map(str, lacking))}",
+        )
     parts = {
         "codes": (rows.codes.reshape(-1, GROUP)[first:stop], "group number"),
         "steps": (rows.steps[first:stop], "group"),
@@ -163,9 +175,13 @@ def check_unwritten(rows: Any, first: int, stop: int, name: str) -> None:
     outside = np.ones(len(rows.steps), bool)
     outside[first:stop] = False
     codes, steps, offsets = rows.codes.reshape(-1, GROUP), rows.steps, rows.offsets
-    assert (codes[outside] == UNWRITTEN).all(), f"the codes of {name}: {OUTSIDE}"
-    assert is_unwritten(steps[outside]).all(), f"the steps of {name}: {OUTSIDE}"
-    assert is_unwritten(offsets[outside]).all(), f"the offsets of {name}: {OUTSIDE}"
+    untouched = {
+        "codes": codes[outside] == UNWRITTEN,
+        "steps": is_unwritten(steps[outside]),
+        "offsets": is_unwritten(offsets[outside]),
+    }
+    for field, places in untouched.items():
+        require(places.all(), f"the {field} of {name}: {OUTSIDE}")
 
 
 def copies(rows: Any) -> list[np.ndarray]:
@@ -176,7 +192,7 @@ def copies(rows: Any) -> list[np.ndarray]:
 def check_only_read(now: np.ndarray, before: np.ndarray, name: str) -> None:
     """Require that an array is what it was before the call."""
     __tracebackhide__ = True
-    assert now.tobytes() == before.tobytes(), f"{name} was written to: it may only be read"
+    require(now.tobytes() == before.tobytes(), f"{name} was written to: it may only be read")
 
 
 def check_same_bits(rows: Any, expected: Any, name: str) -> None:
@@ -184,6 +200,5 @@ def check_same_bits(rows: Any, expected: Any, name: str) -> None:
     __tracebackhide__ = True
     for field in ("codes", "steps", "offsets"):
         found, wanted = getattr(rows, field), getattr(expected, field)
-        assert found.tobytes() == wanted.tobytes(), (
-            f"{name}: the {field} aren't those of Python to the last bit"
-        )
+        same = found.tobytes() == wanted.tobytes()
+        require(same, f"{name}: the {field} aren't those of Python to the last bit")

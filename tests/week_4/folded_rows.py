@@ -11,7 +11,7 @@ from week_2.decode_oracle import NAN, folded, random_numbers
 
 from .key_tiles import TILE
 from .online_softmax import QUERIES, ROWS, check_rest, copy_of, empty_scratch, put, rows_changed
-from .small_operations import call
+from .small_operations import FILL, call
 
 NOTHING = np.float32(-1e30)
 BEHIND = "a score that the query doesn't see was used, or the sums so far don't count e^(old peak − new peak)"
@@ -45,6 +45,7 @@ def check_fold_row(
     row = scratch.scores[i * TILE : (i + 1) * TILE]
     row[:] = behind
     row[: max(seen, 0)] = scores[: max(seen, 0)]
+    scratch.peaks[:], scratch.totals[:] = FILL, FILL
     scratch.peaks[query], scratch.totals[query] = before.peak, before.total
     gathered = before.gathered(D)
     put(scratch.gathered, query, gathered[None])
@@ -66,8 +67,14 @@ def check_fold_row(
     )
     some = row[: max(seen, 0)].astype(np.float64)
     right = fold_alone(some, count, before, gathered)
-    options = {"nan": BEHIND, "rtol": 2e-5, "atol": 1e-30, "dtype": None}
+    options = {"nan": BEHIND, "rtol": 2e-5, "atol": 0, "dtype": None}
     wrong = mistaken_folds(some, count, before, gathered)
+    unseen = actual[0][max(seen, 0) :]
+    name = f"the weights of keys that the query doesn't see, {where}"
+    check_numpy(unseen, np.zeros(len(unseen)), name=name, axes="keys", rtol=0, atol=0)
+    higher = {
+        "the score of a key that the query doesn't see was taken for the peak": np.maximum(right[1], behind)
+    }
     for place, name, axes in (
         (1, "the peak", "1"),
         (0, "the weights", "count"),
@@ -83,7 +90,8 @@ def check_fold_row(
                 why: x[place]
                 for why, x in wrong.items()
                 if not np.allclose(x[place], right[place], rtol=1e-4, atol=0)
-            },
+            }
+            | (higher if place == 1 and behind > right[1] else {}),
             **options,
         )
 
@@ -111,7 +119,12 @@ def mistaken_folds(seen: np.ndarray, count: int, before: Before, gathered: np.nd
     return {
         "the peak has fallen: an earlier tile had a higher score": (own[0], own[1], total, kept),
         "each tile is measured against its own peak": (own[0], peak, total, kept),
-        "the total so far is not scaled to the new peak": (weights, peak, before.total + added, kept),
+        "the total so far is not scaled to the new peak": (
+            weights,
+            peak,
+            np.array([before.total + added]),
+            kept,
+        ),
         "the total so far is forgotten": (weights, peak, np.array([added]), kept),
         "the weights of this tile are not added": (weights, peak, total - added, kept),
         "what was gathered is not scaled to the new peak": (weights, peak, total, gathered),

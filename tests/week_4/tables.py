@@ -9,7 +9,7 @@ from week_2.packed import on_cpu, rounded_to_bfloat16
 
 from coursekit.check import check
 
-from .eight_bits import AWAY, TRUNCATED, float32, in_steps
+from .eight_bits import AWAY, TRUNCATED, UP, float32, in_steps
 from .records import GROUP, Coded, check_records
 
 
@@ -57,10 +57,11 @@ def suspects(weights: np.ndarray) -> dict[str, dict[str, np.ndarray]]:
     """What usual mistakes give: for codes, scales and minima, by mistake."""
     right, groups = in_8_bits(weights), in_groups(weights)
     counts, peaks = counted(weights, right.scales), np.abs(groups).max(axis=-1)
+    inside = np.clip(counts, -127, 127)
     levels = {
-        TRUNCATED: np.trunc(counts),
-        "halves are rounded up: the even number is taken": np.floor(counts + 0.5),
-        AWAY: np.copysign(np.floor(np.abs(counts) + 0.5), counts),
+        TRUNCATED: np.trunc(inside),
+        UP: np.floor(inside + 0.5),
+        AWAY: np.copysign(np.floor(np.abs(inside) + 0.5), inside),
         "weights are counted in steps of the scale before it is rounded: the rounded one will be read": np.clip(
             np.rint(counted(weights, peaks / 127)), -127, 127
         ),
@@ -81,7 +82,7 @@ def suspects(weights: np.ndarray) -> dict[str, dict[str, np.ndarray]]:
         },
         "scales": {why: each.astype(np.float16).astype(np.float64) for why, each in scales.items()},
         "minima": {
-            "it is −127 · scale: code 128 stands for 0": -127 * right.scales,
+            "it is −127 · scale: code 128 stands for 0": (-127 * right.scales).astype(np.float16),
             "it is the smallest weight: the levels lie evenly around 0": groups.min(axis=-1).astype(
                 np.float16
             ),

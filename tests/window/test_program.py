@@ -130,6 +130,16 @@ def test_a_run_without_an_llm_can_be_stepped_played_and_run_again() -> None:
 
 
 @needs_signals
+def test_the_fast_engine_can_be_watched_too() -> None:
+    with opened("--impl", "solution", "--fast", "--max-tokens", "2", "--chunk", "2048") as window:
+        window.until(lambda each: len(each["requests"]) == len(PROMPTS))
+        window.control("play")
+        done = window.until(lambda each: each["counts"]["finished"] == len(PROMPTS))
+        assert done["step"] > 1
+        assert window.stop() == 0
+
+
+@needs_signals
 def test_serve_has_the_window_and_ends_while_its_engine_is_paused_and_a_scene_runs() -> None:
     with opened("--impl", "solution", command=SERVE) as window:
         assert window.client.get("/").status_code == 200

@@ -56,9 +56,10 @@ class FloatRooms(Rooms):
         """Room for a step of so many tokens, or more: what is float32 in either dtype."""
         if tokens > self.tokens:
             (H, Hkv, D), E, F = self.sizes
-            nothing, widths = np.zeros(0, np.float32), (H * D, Hkv * D, Hkv * D, H * D, H)
-            some = (np.zeros(tokens * width, np.float32) for width in widths)
-            self.newest = Room(make_rows8(0), nothing, *some, nothing)
+            widths = {"query": H * D, "key": Hkv * D, "value": Hkv * D, "heads": H * D, "lse": H}
+            some = {name: np.zeros(tokens * width, np.float32) for name, width in widths.items()}
+            nothing = np.zeros(0, np.float32)
+            self.newest = Room(rows=make_rows8(0), qkv=nothing, gate_up=nothing, **some)
             self.normal = torch.zeros(tokens, E, dtype=self.dtype)
             self.gated = torch.zeros(tokens, F, dtype=self.dtype)
             self.tokens = tokens

@@ -31,33 +31,37 @@ Pass = Callable[[int], None]
 """Called with a number of rows: multiplies them by the matrices of a block."""
 
 _BYTES = 64 * 2**20  # of weights that a round reads: more than caches hold, as when a model decodes
-_RUNS, _SECONDS = 5, 0.1  # of one figure: at most so many rounds, and none is begun later
+_RUNS, _SECONDS = 5, 0.1  # of one figure: at most so many rounds, and none after so many seconds of it
 
 
 def measure(config: ModelConfig, forms: Sequence[str]) -> Figures:
     """Time some forms, on blocks of a model's sizes with random weights: medians of a few rounds.
 
-    With the default model it takes about a second, once the kernels are compiled; a block of a large model that takes
-    seconds itself is run once for a figure.
+    The forms take turns, so that a busy machine slows them all. With the default model it takes one or two seconds,
+    once the kernels are compiled. Blocks of a large model, which take long, are run once for a figure.
     """
-    figures: Figures = {}
-    for form in forms:
-        passes = _passes(config, form)
-        passes[0](ROWS[0])  # compiles what isn't compiled yet
-        figures[form] = {rows: _microseconds(passes, rows) for rows in ROWS}
-    return figures
+    passes = {form: _passes(config, form) for form in forms}
+    for of_form in passes.values():
+        of_form[0](ROWS[0])  # compiles what isn't compiled yet
+    times: dict[str, dict[int, list[float]]] = {form: {rows: [] for rows in ROWS} for form in forms}
+    for rows in ROWS:
+        for _ in range(_RUNS):
+            for form in forms:
+                if sum(times[form][rows]) < _SECONDS:
+                    times[form][rows].append(_seconds(passes[form], rows))
+    return {
+        form: {rows: 1e6 * statistics.median(each) for rows, each in of_form.items()}
+        for form, of_form in times.items()
+    }
 
 
-def _microseconds(passes: Sequence[Pass], rows: int) -> float:
+def _seconds(passes: Sequence[Pass], rows: int) -> float:
     """Of one pass. Many rows are bound by arithmetic: there one block does."""
     chosen = passes if rows < ROWS[-1] else passes[:1]
-    times: list[float] = []
-    while len(times) < _RUNS and sum(times) < _SECONDS:
-        start = time.perf_counter()
-        for each in chosen:
-            each(rows)
-        times.append(time.perf_counter() - start)
-    return statistics.median(times) / len(chosen) * 1e6
+    start = time.perf_counter()
+    for each in chosen:
+        each(rows)
+    return (time.perf_counter() - start) / len(chosen)
 
 
 def _shapes(config: ModelConfig) -> list[tuple[int, int]]:

@@ -46,29 +46,27 @@ def make_rows8(numbers: int) -> Rows8:
 
 
 @exact_inlined
-def in_steps(x, step):
-    """16 numbers, counted in steps: x · (1 / step), rounded to whole numbers.
+def inverse_of(step):
+    """1 / step in float32, with which numbers are counted in steps; 0 where the step is below SMALLEST.
 
-    Each becomes the nearest one, of two equally near the even one. All become 0 where the step is below SMALLEST, as
-    it is for a group of zeros.
+    That is so for a group of zeros.
 
     Args:
-        x: a register of float32.
         step: float32, not negative.
 
     Returns:
-        a register of float32.
+        float32.
     """
-    return nearest(x * floats(np.float32(1) / step if step >= SMALLEST else np.float32(0)))
+    return np.float32(1) / step if step >= SMALLEST else np.float32(0)
 
 
 @exact_inlined
 def quantize_group(low, high, group, rows):
     """Write 32 numbers as one group: their codes, the step and the offset; nothing else of ``rows`` changes.
 
-    The step is the largest magnitude / 127 in float32, and the codes are the numbers :func:`in_steps`. The offset is
-    the sum of what was kept, step · Σ codes, not that of the given numbers. So a group of zeros has codes, step and
-    offset 0.
+    The step is the largest magnitude / 127 in float32. A code is number · inverse of the step (:func:`inverse_of`),
+    rounded to the nearest whole number, of two equally near to the even one. The offset is the sum of what was kept,
+    step · Σ codes, not that of the given numbers. So a group of zeros has codes, step and offset 0.
 
     Args:
         low, high: two registers of float32, the first 16 numbers and the other 16.
@@ -77,7 +75,8 @@ def quantize_group(low, high, group, rows):
     """
     peak = largest_lane(largest(magnitude(low), magnitude(high)))
     step = peak / np.float32(127)
-    low_codes, high_codes = in_steps(low, step), in_steps(high, step)
+    inverse = floats(inverse_of(step))
+    low_codes, high_codes = nearest(low * inverse), nearest(high * inverse)
     store_bytes(rows.codes, group * GROUP, low_codes)
     store_bytes(rows.codes, group * GROUP + 16, high_codes)
     rows.steps[group] = step
@@ -141,7 +140,6 @@ def quantize_row_twice(x, start, width, group, rows):
         at, here = start + i * GROUP, group + i
         low, high = load_floats(x, at), load_floats(x, at + 16)
         quantize_group(low, high, here, rows)
-        step = rows.steps[here]
-        low_rest = low - in_steps(low, step) * floats(step)
-        high_rest = high - in_steps(high, step) * floats(step)
+        step, inverse = floats(rows.steps[here]), floats(inverse_of(rows.steps[here]))
+        low_rest, high_rest = low - nearest(low * inverse) * step, high - nearest(high * inverse) * step
         quantize_group(low_rest, high_rest, here + width // GROUP, rows)

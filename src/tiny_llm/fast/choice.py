@@ -38,6 +38,16 @@ class Choice:
     figures: Figures
     kept: Path | None  # the file that the figures are kept in; None: they can't be kept
 
+    @property
+    def reason(self) -> str:
+        """How the form compares with each other one, in words."""
+        own = speed(self.figures[self.form])
+        others = [form for form in self.figures if form != self.form]
+        if not others:
+            return "there is no other for its sizes"
+        compared = (f"{own / speed(self.figures[form]):.2f} times as fast as {form}" for form in others)
+        return f"{', '.join(compared)}; the most exact one is taken that is nearly as fast as the fastest"
+
 
 def choose(figures: Figures) -> str:
     """The form that a model is run in, from figures of at least one form.
@@ -69,7 +79,8 @@ def choose_for(source: str | Path = DEFAULT_MODEL) -> Choice:
         WeightsError: the model can't be had, or has sizes for which no form has kernels.
     """
     path = locate(source)
-    facts, file = _facts(path), _file_for(path)
+    facts = _facts(path)
+    file = _file_for(path, facts)
     figures = _read(file, facts)
     if figures is None:
         config = open_source(path).config
@@ -94,7 +105,8 @@ def _facts(path: Path) -> dict[str, str]:
     return {
         "model": f"{path.resolve()}, {status.st_size} bytes of {status.st_mtime_ns}",
         "processor": f"{_processor()}, {features}",
-        "threads": f"{torch.get_num_threads()} and {numba.get_num_threads()}",
+        # not torch.get_num_threads(), which may change when Numba starts its threads: they share OpenMP's
+        "threads": f"{numba.get_num_threads()}, OMP_NUM_THREADS {os.environ.get('OMP_NUM_THREADS')}",
         "torch": torch.__version__,
         "numba": numba.__version__,
         "8-bit": fingerprint(Path(multiply.__file__), "multiply"),
@@ -111,9 +123,10 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def _file_for(path: Path) -> Path:
-    where = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]
-    return cache_folder() / f"{path.stem}-{where}-fast-forms.json"
+def _file_for(path: Path, facts: dict[str, str]) -> Path:
+    """One for each model, processor and number of threads: machines may share the folder."""
+    where = "\n".join((str(path.resolve()), facts["processor"], facts["threads"]))
+    return cache_folder() / f"{path.stem}-{hashlib.sha256(where.encode()).hexdigest()[:12]}-fast-forms.json"
 
 
 def _read(file: Path, facts: dict[str, str]) -> Figures | None:
@@ -123,7 +136,7 @@ def _read(file: Path, facts: dict[str, str]) -> Figures | None:
         if kept["facts"] != facts:
             return None
         return _checked(kept["figures"])
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return None
 
 
@@ -131,7 +144,7 @@ def _checked(kept: Any) -> Figures:
     """Figures as they were kept.
 
     Raises:
-        ValueError, TypeError, KeyError, AttributeError: they are something else.
+        ValueError, TypeError, KeyError, AttributeError, OverflowError: they are something else.
     """
     figures = {form: {rows: float(kept[form][str(rows)]) for rows in ROWS} for form in FORMS if form in kept}
     if not figures or any(not 0 < each < math.inf for row in figures.values() for each in row.values()):

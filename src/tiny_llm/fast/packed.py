@@ -13,16 +13,17 @@ from torch import Tensor
 
 from tiny_llm.attention import linear
 
-_PROBE_SEED = 47
+LEAST = 2
+"""Rows that are multiplied at least: for one row oneDNN has other kernels, which add up in another order."""
 
 
 class Packed:
     """A projection in one dtype, float32 or bfloat16.
 
     A row's result has the same bits whatever other rows come with it, as far as oneDNN takes one way for all numbers
-    of rows. Where this was tried (x86 with AVX-512, one to sixteen threads) it does so for two rows and more. For
-    some matrices it takes another way for one row: then a row that comes alone gets an empty one beside it. Without
-    oneDNN torch's `linear` computes, and promises nothing of the kind.
+    of rows. Where this was tried (x86 with AVX-512, one to sixteen threads) it does so for two rows and more. A row
+    that comes alone gets an empty one beside it; that takes no longer, as the time goes into reading the weights.
+    Without oneDNN torch's `linear` computes, and promises nothing of the kind.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
@@ -38,25 +39,18 @@ class Packed:
         plain = weight.to(dtype).contiguous()
         self.onednn = onednn_takes(dtype)
         self.weight = torch.ops.mkldnn._reorder_linear_weight(plain) if self.onednn else plain
-        self.least = 2 if self.onednn and self._is_different_alone() else 1
 
     def __call__(self, x: Tensor) -> Tensor:
         """[T, K] → [T, N], both in the dtype of the weights and in one piece."""
-        if len(x) >= self.least:
+        if len(x) >= LEAST:
             return self._multiply(x)
-        return self._multiply(torch.cat((x, x.new_zeros(self.least - len(x), self.width))))[: len(x)]
+        return self._multiply(torch.cat((x, x.new_zeros(LEAST - len(x), self.width))))[: len(x)]
 
     def _multiply(self, x: Tensor) -> Tensor:
         if not self.onednn:
             return linear(x, self.weight, self.bias)
         result: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
         return result
-
-    def _is_different_alone(self) -> bool:
-        """Whether a row's bits depend on whether it comes alone: tried with two random rows."""
-        dice = torch.Generator().manual_seed(_PROBE_SEED)
-        rows = torch.randn(2, self.width, generator=dice).to(self.dtype)
-        return not torch.equal(self._multiply(rows)[:1], self._multiply(rows[:1]))
 
 
 @cache

@@ -46,18 +46,16 @@ def make_rows8(numbers: int) -> Rows8:
 
 
 @exact_inlined
-def in_steps(x, step):
-    """16 numbers, counted in steps: x · (1 / step), rounded to whole numbers.
+def inverse_of(step):
+    """1 / step in float32, with which numbers are counted in steps; 0 where the step is below SMALLEST.
 
-    Each becomes the nearest one, of two equally near the even one. All become 0 where the step is below SMALLEST, as
-    it is for a group of zeros.
+    That is so for a group of zeros.
 
     Args:
-        x: a register of float32.
         step: float32, not negative.
 
     Returns:
-        a register of float32.
+        float32.
     """
     raise NotImplementedError("Week 4 Day 7 Task 2: Activations in 8 bits")
 
@@ -66,9 +64,9 @@ def in_steps(x, step):
 def quantize_group(low, high, group, rows):
     """Write 32 numbers as one group: their codes, the step and the offset; nothing else of ``rows`` changes.
 
-    The step is the largest magnitude / 127 in float32, and the codes are the numbers :func:`in_steps`. The offset is
-    the sum of what was kept, step · Σ codes, not that of the given numbers. So a group of zeros has codes, step and
-    offset 0.
+    The step is the largest magnitude / 127 in float32. A code is number · inverse of the step (:func:`inverse_of`),
+    rounded to the nearest whole number, of two equally near to the even one. The offset is the sum of what was kept,
+    step · Σ codes, not that of the given numbers. So a group of zeros has codes, step and offset 0.
 
     Args:
         low, high: two registers of float32, the first 16 numbers and the other 16.
