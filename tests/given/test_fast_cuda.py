@@ -104,7 +104,7 @@ def steps_of(model: Transformer, prompts: Sequence[Sequence[int]]) -> list[torch
         seen.append(hidden(*given))
         return seen[-1]
 
-    model.hidden = noted  # type: ignore[method-assign]
+    model.hidden = noted  # type: ignore[method-assign,assignment]
     generate_all(core, [Request(ids, count) for ids, count in zip(prompts, COUNTS, strict=False)])
     model.hidden = hidden  # type: ignore[method-assign]
     return seen
