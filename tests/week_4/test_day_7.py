@@ -141,6 +141,10 @@ def test_task_1_in_8_bits_halves_go_to_the_even_level(lab):
     weights = np.random.default_rng(413).integers(-127, 127, size=(16, 64)) + 0.5
     weights[:, ::32] = np.where(np.arange(16) % 2, 127, -127)[:, None]
     check_table(lab, weights / 8, "weights that lie halfway between two levels")
+    scales = (1024 + 37 * np.arange(16)[:, None]) / 2**14  # float16 holds them
+    check_table(
+        lab, weights * scales, "weights halfway between two levels, which weight · (1 / scale) may miss"
+    )
 
 
 def test_task_1_in_8_bits_a_group_whose_scale_is_0_has_codes_of_128(lab):
