@@ -12,7 +12,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from benchmarks import documents, host, isolation, preemption, serving, shares, sharing, week_2, week_3
+from benchmarks import (
+    documents,
+    host,
+    isolation,
+    preemption,
+    serving,
+    shares,
+    sharing,
+    stages,
+    start,
+    week_2,
+    week_3,
+)
 from benchmarks.isolation_command import bench_isolation
 from benchmarks.keeping import keep, require_places
 from benchmarks.machine import busy, describe_machine
@@ -31,13 +43,17 @@ if TYPE_CHECKING:
     from tiny_llm.model import Transformer
 
 MODEL = "smollm2-135m"
-WEEKS = {2: (week_2,), 3: (week_3, serving), 4: (sharing, preemption, documents, host, shares)}
-LADDERS = tuple(ladder for modules in WEEKS.values() for module in modules for ladder in module.LADDERS)
-BARS = tuple(bar for modules in WEEKS.values() for module in modules for bar in module.BARS)
+WEEKS = {2: (week_2,), 3: (week_3, serving), 4: (sharing, preemption, documents, host, shares, start)}
+WHOLE = (stages,)
+"""What goes through all weeks."""
+MODULES = (*(module for modules in WEEKS.values() for module in modules), *WHOLE)
+LADDERS = tuple(ladder for module in MODULES for ladder in module.LADDERS)
+BARS = tuple(bar for module in MODULES for bar in module.BARS)
 FORMS: dict[str, dict[str, Any]] = {
     "float32": {"dtype": "float32"},
     "kernel": {"dtype": "float32", "bits": 4, "matmul": "kernel"},
     "torch": {"dtype": "bfloat16", "bits": 4, "matmul": "torch"},
+    "bfloat16": {"dtype": "bfloat16"},
 }
 """The models that the cases name, and how to load each; besides, "fast" is Day 4.7's."""
 
@@ -85,9 +101,9 @@ def bench(
 ) -> None:
     """Measure what each step of Weeks 2 to 4 gains on this machine.
 
-    Rows take turns, round after round; the tables show medians. Close other programs first. Isolation measures no
-    speed, and each question is asked once. `pdm run bench peers` sets the engine beside others, and has options of
-    its own.
+    The ladder "stages" has the same requests on every stage, S0 to S10, and on the steps of Day 4.7. Rows take turns,
+    round after round; the tables show medians. Close other programs first. Isolation measures no speed, and each
+    question is asked once. `pdm run bench peers` sets the engine beside others, and has options of its own.
 
     Ctrl-C stops early and keeps what is measured; so does SIGTERM.
     """
@@ -156,9 +172,9 @@ def _about(name: str, impl: Impl, quick: bool) -> dict[str, Any]:
 
 
 def all_cases(model: GetModel, text: Sequence[int], week: int | None = None) -> list[Case]:
-    """Everything that one week measures, or all of them."""
-    chosen = WEEKS.values() if week is None else [WEEKS[week]]
-    return [case for modules in chosen for module in modules for case in module.cases(model, text)]
+    """Everything that one week measures; or all of them, and at the end what goes through all weeks."""
+    chosen = MODULES if week is None else WEEKS[week]
+    return [case for module in chosen for case in module.cases(model, text)]
 
 
 def choose(known_cases: Sequence[Case], names: Sequence[str]) -> list[Case]:

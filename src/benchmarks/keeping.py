@@ -9,10 +9,11 @@ from typing import Any
 
 from rich.console import Console
 
+from benchmarks.climbs import draw_climbs
 from benchmarks.ladder import Bar, Ladder, outcomes
 from benchmarks.machine import machine_line
 from benchmarks.picture import draw
-from benchmarks.report import document, name_of, print_report
+from benchmarks.report import document, name_of, print_report, rows_of
 from benchmarks.rounds import Record
 from coursekit.errors import CourseError
 from coursekit.files import require_writable, write_files, write_text
@@ -27,7 +28,7 @@ def require_places(target: Path) -> None:
     """
     if target.suffix != ".json":
         raise CourseError(f"--out is {str(target)!r}; it must be a file whose name ends in .json")
-    require_writable([target, target.with_suffix(".svg")])
+    require_writable([target, *_pictures(target)])
 
 
 def keep(
@@ -39,12 +40,12 @@ def keep(
     bars: Sequence[Bar],
     about: dict[str, Any],
 ) -> None:
-    """Print the ladders, then write them as JSON and as a picture.
+    """Print the ladders, then write them as JSON and as a picture; ladders that climb have one of their own.
 
     Args:
         console: where to print.
         course: its folder is left out of the names that are printed.
-        target: the JSON file; the picture goes beside it.
+        target: the JSON file; the pictures go beside it.
         record: what was measured, at least one case.
         ladders: those that may have been measured.
         bars: what they have to show.
@@ -55,8 +56,18 @@ def keep(
     console.print(machine, "", style="dim", soft_wrap=True)
     print_report(console, ladders, record, found)
     text = json.dumps(document(ladders, record, found, **about), indent=2, ensure_ascii=False)
-    picture = target.with_suffix(".svg")
+    made = [ladder for ladder in ladders if rows_of(ladder, record)]
+    climbs, others = [each for each in made if each.climbs], [each for each in made if not each.climbs]
+    picture, own = _pictures(target)
+    pictures = {picture: draw(others, record, machine)} if others else {}
+    if climbs:
+        pictures[own if others else picture] = draw_climbs(climbs, record, machine)
     write_text(target, f"{text}\n")
-    write_files({picture: draw(ladders, record, machine)})
-    names = (name_of(path, course) for path in (target, picture))
+    write_files(pictures)
+    names = (name_of(path, course) for path in (target, *pictures))
     console.print(f"kept in {' and '.join(names)}", style="dim", soft_wrap=True)
+
+
+def _pictures(target: Path) -> tuple[Path, Path]:
+    """The picture beside a JSON file, and the one for ladders that climb, where there are both kinds."""
+    return target.with_suffix(".svg"), target.with_name(f"{target.stem}-climb.svg")

@@ -35,6 +35,7 @@ class Ladder:
     name: str
     title: str
     quantities: tuple[Quantity, ...]  # the first is the one that the rows are compared by
+    climbs: bool = False  # whether each row goes on from the one before: it is compared with that one, too
 
 
 @dataclass(frozen=True)

@@ -29,19 +29,24 @@ def rows_of(ladder: Ladder, record: Record) -> list[Samples]:
 
 
 def table(ladder: Ladder, rows: Sequence[Samples]) -> Table:
-    """A row a case: medians, the first quantity as a ratio to the first row's, and its spread."""
+    """A row a case: medians, the first quantity as a ratio to that of the first row, and its spread.
+
+    Where a ladder climbs, the ratio to the row before is there, too.
+    """
     made = Table(box=None, pad_edge=False, header_style="bold")
     made.title, made.title_style, made.title_justify = ladder.title, "bold", "left"
     made.add_column("", min_width=25)
     main, *others = ladder.quantities
-    for heading in (main.heading, "× first", "spread", *(quantity.heading for quantity in others)):
+    ratios = ("× before", "× first") if ladder.climbs else ("× first",)
+    for heading in (main.heading, *ratios, "spread", *(quantity.heading for quantity in others)):
         made.add_column(heading, justify="right")
-    first = rows[0].median(main.name)
+    first = before = rows[0].median(main.name)
     for row in rows:
         value = row.median(main.name)
-        ratio = value / first if first else 0.0
+        compared = [f"{value / other if other else 0.0:.2f}" for other in (before, first)[-len(ratios) :]]
         rest = (quantity.show(row.median(quantity.name)) for quantity in others)
-        made.add_row(row.case.label, main.show(value), f"{ratio:.2f}", f"{row.spread(main.name):.0%}", *rest)
+        made.add_row(row.case.label, main.show(value), *compared, f"{row.spread(main.name):.0%}", *rest)
+        before = value
     return made
 
 

@@ -14,10 +14,8 @@ from benchmarks.rounds import Case, Values
 from benchmarks.watched_http import EventLoop, serving, stream_from_another_process
 from benchmarks.watched_steps import WatchedSteps, own_copy, shares
 from benchmarks.week_2 import GetModel
-from coursekit.paths import Course
-from coursekit.running.import_path import Impl
+from benchmarks.written import require_day
 from programs.cores import PAGE_SIZE, warm_up
-from programs.implementation import require_written
 from programs.source import FAST_DAY
 
 if TYPE_CHECKING:
@@ -97,7 +95,7 @@ Ask = Callable[["LLM", Sequence[list[int]], int], Values]
 
 
 def _run(ask: Ask, model: GetModel, text: Sequence[int], tokens: int, fast: bool = False) -> Values:
-    _require_engine(FAST_DAY if fast else DAY)
+    require_day(FAST_DAY if fast else DAY)
     from tiny_llm.engine.limits import Limits
     from tiny_llm.engine.llm import LLM
 
@@ -108,15 +106,6 @@ def _run(ask: Ask, model: GetModel, text: Sequence[int], tokens: int, fast: bool
     limits = Limits(REQUESTS, pages, PAGE_SIZE, token_budget=REQUESTS * PROMPT)
     with LLM(the_model, get_tokenizer(), limits=limits, attention=attention) as llm:
         return ask(llm, prompts, tokens)
-
-
-def _require_engine(day: tuple[int, int]) -> None:
-    """Raise the stub of the first task that the engine needs; on its own thread no stub could be reported."""
-    import tiny_llm
-
-    course = Course.find()
-    learners = next(iter(tiny_llm.__path__)) == str(course.starter())
-    require_written(course, Impl.LEARNER if learners else Impl.SOLUTION, day)
 
 
 def get_tokenizer() -> Tokenizer:

@@ -8,6 +8,7 @@ import platform
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
@@ -15,6 +16,9 @@ from rich.table import Table
 
 from coursekit.paths import Course
 from coursekit.running.import_path import Impl, choose_implementation
+
+if TYPE_CHECKING:
+    from tiny_llm.fast.measuring import Figures
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,9 @@ def doctor() -> None:
     """Say what this machine offers (Python, torch, processor, GPU, Triton, MLX, model) and what is missing."""
     choose_implementation(Course.find(), Impl.SOLUTION)
     table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column()
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
     console = Console(highlight=False)
     with Console(stderr=True).status("looking around …"):
         findings = [finding for look in LOOKS for finding in look()]
@@ -130,6 +137,43 @@ def _model() -> Iterator[Finding]:
     yield Finding("model", f"smollm2-135m ({path.name}, {path.stat().st_size / 2**20:.0f} MiB)")
 
 
+def _fast_forms() -> Iterator[Finding]:
+    """The form that `LLM(fast=True)` takes; where no figures are kept they are measured now."""
+    if importlib.util.find_spec("numba") is None:
+        cost = "the engine of Day 4.7 can't run here"
+        yield Finding("fast form", "no Numba", cost)
+        return
+    from numba.core.errors import NumbaError
+
+    from tiny_llm.fast.choice import choose_for
+    from tiny_llm.loading.errors import WeightsError
+
+    try:
+        choice = choose_for("smollm2-135m")
+    except (
+        WeightsError,
+        NumbaError,
+        RuntimeError,
+    ) as error:  # a processor that a compiler or torch doesn't know
+        yield Finding("fast form", "not measured", f"{error}")
+        return
+    found = "\n".join((f"{choice.form}: {choice.reason}", "", *_table_of(choice.figures)))
+    if choice.kept is None:
+        cost = "this can't be kept, so each start measures anew: set TINY_LLM_CACHE to a folder that can be written"
+        yield Finding("fast form", found, cost)
+        return
+    yield Finding("fast form", f"{found}\n\nkept in {choice.kept} (delete it to have it measured anew)")
+
+
+def _table_of(figures: Figures) -> Iterator[str]:
+    """How long a block's multiplications take, and how many rows that is per second."""
+    counts = list(next(iter(figures.values())))
+    yield "µs, rows/s" + "".join(f"{f'{count:,} row' + 's' * (count > 1):>18}" for count in counts)
+    for form, of_form in figures.items():
+        cells = (f"{of_form[count]:>9,.0f} {1e6 * count / of_form[count]:>8,.0f}" for count in counts)
+        yield f"{form:10}" + "".join(cells)
+
+
 LOOKS: tuple[Callable[[], Iterator[Finding]], ...] = (
     _python,
     _torch,
@@ -138,4 +182,5 @@ LOOKS: tuple[Callable[[], Iterator[Finding]], ...] = (
     _triton,
     _mlx,
     _model,
+    _fast_forms,
 )

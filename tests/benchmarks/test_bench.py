@@ -21,7 +21,7 @@ from rich.console import Console
 from toy_model import tiny_model
 from toy_ways import FittingTokenizer
 
-from benchmarks import documents, host, preemption, serving, shares, sharing, week_2, week_3
+from benchmarks import documents, host, preemption, serving, shares, sharing, stages, start, week_2, week_3
 from benchmarks.command import BARS, LADDERS, all_cases, choose
 from benchmarks.ladder import TOKENS_PER_SECOND, WORST_GAP, Bar, Ladder, Quantity, outcomes
 from benchmarks.machine import busy, describe_machine, machine_line
@@ -207,7 +207,9 @@ def test_a_week_has_its_own_cases() -> None:
         for week in (2, 3, 4, None)
     ]
     second, third, fourth, all_names = ([each.name for each in chosen] for chosen in weeks)
-    assert all_names == second + third + fourth
+    whole = all_names[len(second + third + fourth) :]
+    assert all_names == second + third + fourth + whole
+    assert whole == [case.name for case in stages.cases(lambda name: pytest.fail(f"{name} was loaded"), [])]
     assert "trie-staggered" in fourth
     assert "cached" in second
     assert "kernel-long-64" in third
@@ -223,10 +225,14 @@ def test_all_ladders_run_on_a_tiny_model_and_measure_what_they_show(
     monkeypatch.setattr(serving, "MEAN_PAUSE", 0.001)
     small_ladders_of_week_4(monkeypatch)
     monkeypatch.setattr(shares, "REQUESTS", 3)
-    monkeypatch.setattr(shares, "get_tokenizer", FittingTokenizer)
+    for module in (shares, stages):
+        monkeypatch.setattr(module, "get_tokenizer", FittingTokenizer)
+    monkeypatch.setattr(start, "command", lambda kind: [sys.executable, "-c", "print('first')"])
+    half = tiny_model(D=32, dtype="bfloat16")
     text = [(7 * i + i * i) % 37 for i in range(150)]
     record = Record()
-    chosen = [replace(each, tokens=6) for each in all_cases(lambda name: model, text)]
+    get_model = {"bfloat16": half, "fast": half}.get
+    chosen = [replace(each, tokens=6) for each in all_cases(lambda name: get_model(name, model), text)]
     list(run_rounds(chosen, 1, record))
     shown = {ladder.name: {each.name for each in ladder.quantities} for ladder in LADDERS}
     assert not record.missing
@@ -236,7 +242,7 @@ def test_all_ladders_run_on_a_tiny_model_and_measure_what_they_show(
     assert {bar.case for bar in BARS} == {each.bar.case for each in outcomes(BARS, record.measured)}
 
 
-MAY_BE_NONE = ("http", "padding", "reused", "preemptions", "kept", "kept_bytes")
+MAY_BE_NONE = ("http", "padding", "reused", "preemptions", "kept", "kept_bytes", *start.PARTS)
 
 
 def small_ladders_of_week_4(monkeypatch: pytest.MonkeyPatch) -> None:

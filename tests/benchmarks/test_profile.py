@@ -14,6 +14,7 @@ import pytest
 from toy_model import tiny_model
 from toy_ways import FittingTokenizer
 
+from benchmarks.profiling import engines
 from benchmarks.profiling.kinds import kind_of_kernel, kind_of_torch
 from benchmarks.profiling.machine_limits import MachineLimits
 from benchmarks.profiling.measuring import Profiled, profile_decodes, profile_prefill
@@ -118,7 +119,7 @@ def test_the_kind_of_an_operation_of_torch(name: str, kind: str) -> None:
         ("tiny_llm.fast.tiled_attention", "deal", ATTENTION),
         ("tiny_llm.fast.block8", "write", ATTENTION),
         ("tiny_llm.fast.block8", "attend_pages", ATTENTION),
-        ("tiny_llm.fast.block8", "add_bias", SMALL),
+        ("tiny_llm.fast.block8", "put_bias", SMALL),
         ("tiny_llm.fast.small", "normalize", SMALL),
     ],
 )
@@ -270,6 +271,13 @@ def test_engines_on_pages_are_profiled(name: str) -> None:
     assert profiled.opened == ()
     assert [each.q_lens for each in profiled.shown.work.passes] == [(1, 1, 1)]
     assert profiled.shown.work.head_rows == [3]
+
+
+@pytest.mark.parametrize("name", ["paged", "served"])
+def test_no_request_ends_before_the_last_recorded_step(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "BUDGET", 8)  # the first request generates long before the last one
+    profiled = profile_of(name, requests=4)
+    assert [step.work.head_rows for step in profiled.steps] == [[4]] * 3
 
 
 @pytest.mark.parametrize(("name", "requests"), [("cached", 1), ("batched", 2), ("continuous", 2)])

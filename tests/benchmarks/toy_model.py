@@ -10,7 +10,13 @@ if TYPE_CHECKING:
 
 
 def tiny_model(
-    E: int = 16, H: int = 2, D: int = 8, F: int = 24, V: int = 37, max_positions: int = 200
+    E: int = 16,
+    H: int = 2,
+    D: int = 8,
+    F: int = 24,
+    V: int = 37,
+    max_positions: int = 200,
+    dtype: str = "float32",
 ) -> Transformer:
     """One layer of random weights, with room for the prompts of the test."""
     import torch
@@ -48,5 +54,8 @@ def tiny_model(
         "norm.weight": (E,),
     }
     generator = torch.Generator().manual_seed(5)
-    tensors = {name: torch.randn(*shape, generator=generator) for name, shape in shapes.items()}
+    tensors = {
+        name: torch.randn(*shape, generator=generator).to(getattr(torch, dtype))
+        for name, shape in shapes.items()
+    }
     return Transformer(config, Weights(config, tensors))

@@ -31,7 +31,7 @@ accepted = ["fox"]
 class LetterTokenizer:
     """A token a letter; every other character is the token of "?"."""
 
-    end_ids = (LETTERS.index("T"),)
+    end_ids: tuple[int, ...] = (LETTERS.index("T"),)
 
     def encode(self, text: str, control_tokens: bool = True, start: bool = True) -> list[int]:
         return [LETTERS.index(letter if letter in LETTERS else "?") for letter in text]

@@ -112,6 +112,21 @@ def by_module(x: Any) -> float:
     return this_module.sum_of_3(x)
 
 
+def _make_plain(kernel: Any) -> Any:
+    def plain(x: Any) -> Any:
+        return kernel(x)
+
+    return plain
+
+
+sum_by_plain = _make_plain(sum_of_3)
+
+
+@numba.njit
+def by_plain_function(x: Any) -> float:
+    return sum_by_plain(x)
+
+
 @numba.njit
 def all_in_parallel(x: Any, out: Any) -> None:
     doubled_in_one_array(x, out)
@@ -169,6 +184,11 @@ def test_functions_that_a_kernel_calls_stay_compiled_unless_they_are_to_run_as_p
 
 def test_a_function_called_through_its_module_runs_as_python_too() -> None:
     assert run_as_python(by_module, np.ones(3), spread=False, deep=True) == 3
+
+
+def test_functions_behind_a_plain_function_run_as_python_too() -> None:
+    """As those behind a function that has a compiled form of another name."""
+    assert run_as_python(by_plain_function, np.ones(3), spread=False, deep=True) == 3
 
 
 def test_an_index_outside_an_array_in_a_called_function_is_told() -> None:

@@ -13,7 +13,7 @@ from tiny_llm.engine.batch import ServedBatch
 from tiny_llm.engine.limits import Limits
 from tiny_llm.engine.make_batch import make_batch
 from tiny_llm.model import Transformer
-from tiny_llm.quantize import quantize
+from tiny_llm.quantize import QuantizedTensor, dequantize, quantize
 from tiny_llm.request import Request
 from tiny_llm.weights import Weights
 
@@ -44,8 +44,8 @@ FAMILIES: dict[str, dict[str, Any]] = {
 """What is between the queries, and in which points these models are like those that people use."""
 
 
-def small_model(family: str) -> Transformer:
-    """A model in float32 with its matrices in 4 bits; no two of its widths are equal."""
+def small_model(family: str, dtype: torch.dtype | None = None) -> Transformer:
+    """A model whose widths are all different: in float32 with its matrices in 4 bits, or all in a dtype."""
     fields = {
         "architecture": "llama",
         "num_layers": 2,
@@ -63,7 +63,14 @@ def small_model(family: str) -> Transformer:
         **FAMILIES[family],
     }
     config = ModelConfig(**fields)
-    return Transformer(config, Weights(config, _tensors(config)))
+    tensors = _tensors(config)
+    if dtype is not None:
+        tensors = {name: _in_floats(tensor).to(dtype) for name, tensor in tensors.items()}
+    return Transformer(config, Weights(config, tensors))
+
+
+def _in_floats(tensor: Any) -> Tensor:
+    return dequantize(tensor) if isinstance(tensor, QuantizedTensor) else tensor
 
 
 def _tensors(config: ModelConfig) -> dict[str, Any]:
@@ -106,10 +113,11 @@ def engine(model: Transformer, attention: Any = "tiled", **limits: int) -> Serve
         attention: a name, or a way to attend.
         limits: those of :class:`Limits` that aren't as ever.
     """
-    core = make_batch(model, Limits(**limits), "tiled")
+    named = attention if isinstance(attention, str) else "auto"
+    core = make_batch(model, Limits(**limits), named)
     core.runner.pool.keys.fill_(torch.nan)
     core.runner.pool.values.fill_(torch.nan)
-    if attention != "tiled":
+    if attention is not named:
         core.runner.attention = attention
     return core
 

@@ -28,8 +28,8 @@ QWEN = transformers.Qwen2Config(
     **{**SIZES, "intermediate_size": 96, "vocab_size": 80},
     rope_parameters=ROPE,
     hidden_size=64,
-    num_attention_heads=4,
-    num_key_value_heads=2,
+    num_attention_heads=2,
+    num_key_value_heads=1,
     tie_word_embeddings=True,
 )
 Q8_0 = GGMLQuantizationType.Q8_0
@@ -162,16 +162,20 @@ def test_the_tensor_that_stands_for_the_table_says_where_it_is_and_has_no_number
     assert weight.untyped_storage().nbytes() < 100
 
 
+def refused(source: Path, **sizes: Any) -> str:
+    """The message about a model of these sizes, one line."""
+    fields: dict[str, Any] = {**SIZES, "intermediate_size": 96, "vocab_size": 80, "hidden_size": 64, **sizes}
+    config = transformers.LlamaConfig(rope_parameters=ROPE, **fields)
+    return message(load_fast, write_gguf(source / "model.gguf", random_model(config)))
+
+
 def test_a_matrix_without_kernels_for_its_size_is_refused_in_one_line(tmp_path: Path) -> None:
-    config = transformers.LlamaConfig(
-        **{**SIZES, "intermediate_size": 96, "vocab_size": 81},
-        rope_parameters=ROPE,
-        hidden_size=64,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-    )
-    source = write_gguf(tmp_path / "model.gguf", random_model(config))
-    assert "81 × 64" in message(load_fast, source)
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1}
+    assert "81 × 64" in refused(tmp_path, **heads, vocab_size=81)
+
+
+def test_heads_without_kernels_for_their_size_are_refused_in_one_line(tmp_path: Path) -> None:
+    assert "16 numbers" in refused(tmp_path, num_attention_heads=4, num_key_value_heads=2)
 
 
 def test_positions_that_only_a_damaged_config_has_are_refused_in_one_line(tmp_path: Path) -> None:

@@ -296,6 +296,14 @@ def test_documents_that_an_engine_can_not_take_are_to_blame_themselves() -> None
                 assert error["param"] == "documents", error
 
 
+def test_documents_in_a_prompt_are_blamed_on_the_prompt() -> None:
+    with Site(max_chunk_len=3, chunk_separator="|") as site:
+        body = {**COMPLETION, "prompt": "a|longer document|b"}
+        error = error_of(site.post("/v1/completions", body), 400)
+        assert "document 1 has" in error["message"]
+        assert error["param"] == "prompt"
+
+
 def test_options_of_a_stream_go_with_a_stream_only(site: Site) -> None:
     empty: dict[str, Any] = {}
     for options in (empty, {"include_usage": True}):

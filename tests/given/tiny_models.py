@@ -95,9 +95,9 @@ BLOCKS = transformers.LlamaConfig(
     **{**SIZES, "intermediate_size": 96, "vocab_size": 80},
     rope_parameters=ROPE,
     hidden_size=64,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    head_dim=16,
+    num_attention_heads=2,
+    num_key_value_heads=1,
+    head_dim=32,
 )
 
 

@@ -15,6 +15,7 @@ from copies import make_copy
 from coursekit.manifest import Manifest, load_manifest
 from coursekit.paths import ROOT_VARIABLE, Course
 from programs.prompts import PROMPTS, SHORT
+from tiny_llm.cache_folder import cache_folder
 
 COMMAND = [sys.executable, "-m", "programs"]
 SPEEDS = re.compile(r"(\d+) prompt \+ (\d+) output tokens · first after [\d.]+ s · [\d.]+ tokens/s")
@@ -283,11 +284,38 @@ def test_ctrl_c_stops_batch_main_with_the_answers_so_far(options: tuple[str, ...
         assert "held by " not in output.replace("held by no request", "")
 
 
-def test_the_doctor_lists_what_it_looked_for() -> None:
-    done = run("doctor")
+def diagnosis(cache: Path) -> str:
+    """What the doctor prints, with a cache folder that holds nothing but the kernels compiled so far."""
+    kernels = cache_folder() / "kernels"
+    done = run("doctor", TINY_LLM_CACHE=str(cache), NUMBA_CACHE_DIR=str(kernels), COLUMNS="80")
     assert done.returncode == 0, done.stderr
-    for name in ("Python", "torch", "threads", "GPU", "Triton", "MLX", "model"):
-        assert re.search(rf"[✓–]\s+{name}\b", done.stdout), name
+    return done.stdout
+
+
+def test_the_doctor_lists_what_it_looked_for(tmp_path: Path) -> None:
+    found = diagnosis(tmp_path)
+    for name in ("Python", "torch", "threads", "GPU", "Triton", "MLX", "model", "fast form"):
+        assert re.search(rf"[✓–]\s+{name}\b", found), name
+
+
+def test_the_doctor_shows_how_fast_each_form_is_and_measures_it_once(tmp_path: Path) -> None:
+    first, again = diagnosis(tmp_path), diagnosis(tmp_path)
+    chosen = re.search(r"fast form\s+(float32|bfloat16|8-bit): [\d.]+ times as fast as", first)
+    assert chosen, first
+    for found in (first, again):
+        assert re.search(r"µs, rows/s +1 row +32 rows +512 rows", found)
+        for form in ("float32", "bfloat16", "8-bit"):
+            assert re.search(rf"\s{form}( +[\d,]+){{6}}\s", found), form
+    assert again == first, "other figures: they were measured again"
+    assert str(tmp_path) in "".join(first.split())
+    assert len(list(tmp_path.glob("*.json"))) == 1
+
+
+def test_the_doctor_says_so_where_figures_cannot_be_kept(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    found = diagnosis(tmp_path / "file" / "cache")
+    assert re.search(r"–\s+fast form", found)
+    assert "TINY_LLM_CACHE" in found
 
 
 def test_help_lists_every_program() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import update_wrapper
 
 from torch import Tensor
 
@@ -97,4 +98,5 @@ def joined(attention: PagedAttention, join: JoinMeta | None, remedy: Remedy = NO
         own = attention(query, keys, values, meta, scale, causal)
         return attend_joined(query, keys, values, join, own, scale, attention, remedy)
 
-    return attend
+    # `inspect.unwrap` finds the way to attend that is behind it.
+    return update_wrapper(attend, attention, assigned=(), updated=())

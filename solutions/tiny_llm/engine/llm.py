@@ -21,6 +21,7 @@ from tiny_llm.engine.params import SamplingParams
 from tiny_llm.engine.prompts import Encoded, Prompt, PromptReader, as_list
 from tiny_llm.engine.request import RequestMaker
 from tiny_llm.engine_core import EngineCore
+from tiny_llm.fast.forms import check_fast, load_form
 from tiny_llm.fast.threads import release_threads
 from tiny_llm.loading.locate import DEFAULT_MODEL
 from tiny_llm.model import Transformer
@@ -58,7 +59,7 @@ class LLM:
         chunk_position_strategy: str = "shared",
         max_chunk_len: int | None = None,
         remedy: Remedy = NO_REMEDY,
-        fast: bool = False,
+        fast: bool | str = False,
         around: Callable[[EngineCore], EngineCore] = lambda core: core,
     ) -> None:
         """Load the model, if it isn't loaded yet, and start the loop (given code).
@@ -76,7 +77,10 @@ class LLM:
             chunk_position_strategy: where documents stand, see :func:`segment_starts`.
             max_chunk_len: how many tokens a document may have.
             remedy: how to weigh documents.
-            fast: whether to load the model in 4 bits, and to run it as Day 4.7 does; dtype and attention don't count.
+            fast: whether to run a model that is to be loaded as Day 4.7 does: in "8-bit", "bfloat16" or "float32", or
+                with True in the form that is chosen for this machine, by measurement at the first start. Then dtype
+                and attention don't count. On a CUDA device there are "bfloat16", which is what True means, and
+                "float32".
             around: puts something around the engine core that the loop drives, such as a watch on its steps.
 
         Raises:
@@ -89,14 +93,13 @@ class LLM:
             )
         if chunk_position_strategy == "offset" and max_chunk_len is None:
             raise ValueError("with chunk_position_strategy 'offset', max_chunk_len must be given")
+        check_fast(fast)
         if isinstance(model, Transformer) and tokenizer is None:
             raise ValueError("a model that is loaded needs its tokenizer beside it")
         if not isinstance(model, Transformer):
             source = model
-            if fast:
-                from tiny_llm.fast.loading import load_fast
-
-                model, attention = load_fast(source), "tiled"
+            if fast is not False:
+                model, attention = load_form(source, fast, device)
             else:
                 weights = load_weights(source, dtype=dtype, device=device)
                 model = Transformer(weights.config, weights)

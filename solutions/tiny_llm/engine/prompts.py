@@ -33,6 +33,10 @@ def as_list(prompts: Prompts) -> list[Prompt]:
     return [token_ids] if token_ids else [each for each in prompts if not isinstance(each, int)]
 
 
+class DocumentsError(ValueError):
+    """The documents of a request can't be taken: they are to blame, and not its prompt."""
+
+
 class PromptReader:
     """Turns prompts into token ids, in the way that an engine was set up for."""
 
@@ -67,21 +71,21 @@ class PromptReader:
                 never is.
 
         Raises:
-            ValueError: documents without ``enable_chunk_aware``, beside token ids, or given in two ways; or as
+            DocumentsError: documents without ``enable_chunk_aware``, beside token ids, or given in two ways; or as
                 :func:`encode_documents` says.
         """
         if isinstance(prompt, str) and self._splits(prompt):
             prompt = split_prompt(prompt, self.chunk_separator or "")
         if isinstance(prompt, DocumentPrompt):
             if documents:
-                raise ValueError("documents are given twice: in the prompt, and beside it")
+                raise DocumentsError("documents are given twice: in the prompt, and beside it")
             return self._segments(prompt, control_tokens)
         if isinstance(prompt, str):
             if not documents:
                 return self.tokenizer.encode(prompt, control_tokens)
             return self._segments(DocumentPrompt("", tuple(documents), prompt), control_tokens)
         if documents:
-            raise ValueError("documents go with a prompt that is text: they can't stand beside token ids")
+            raise DocumentsError("documents go with a prompt that is text: they can't stand beside token ids")
         return list(prompt)
 
     def read_chat(self, messages: Sequence[Message], documents: Sequence[str] = ()) -> Encoded:
@@ -90,7 +94,7 @@ class PromptReader:
         No spelling of a control token is one.
 
         Raises:
-            ValueError: as for :meth:`read`.
+            DocumentsError: as for :meth:`read`.
             WeightsError: the model has no chat template, or it refuses these messages.
         """
         if not documents:
@@ -109,8 +113,11 @@ class PromptReader:
         return Segments(tuple(system), self._documents(prompt.documents), tuple(question))
 
     def _documents(self, documents: Sequence[str]) -> tuple[tuple[int, ...], ...]:
-        return encode_documents(documents, self.tokenizer, self.max_chunk_len)
+        try:
+            return encode_documents(documents, self.tokenizer, self.max_chunk_len)
+        except ValueError as error:
+            raise DocumentsError(str(error)) from None
 
     def _require_chunk_aware(self) -> None:
         if not self.enable_chunk_aware:
-            raise ValueError("this engine takes no documents: make it with enable_chunk_aware=True")
+            raise DocumentsError("this engine takes no documents: make it with enable_chunk_aware=True")

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import copy
 
-import numpy as np
 import torch
 from numba import get_num_threads
 from torch import Tensor
 
-from tiny_llm.fast.block8 import Block8, HeadNorms, Parts, Rooms
+from tiny_llm.fast.block8 import Block8
 from tiny_llm.fast.multiply import multiply
+from tiny_llm.fast.parts import head_of, parts_of, table_of
+from tiny_llm.fast.rooms import Rooms
 from tiny_llm.fast.rows8 import make_rows8
 from tiny_llm.fast.small import quantize_twice
 from tiny_llm.fast.table8 import Embedding8
-from tiny_llm.fast.weights8 import LaidOut, lay_out_4_bits, lay_out_8_bits
-from tiny_llm.layers import Linear, Projection, RMSNorm
-from tiny_llm.model import Transformer, TransformerBlock
-from tiny_llm.quantize import DequantizedMatmul, QuantizedLinear
+from tiny_llm.fast.weights8 import LaidOut
+from tiny_llm.model import Transformer
 
 
 class Linear8:
@@ -27,11 +26,20 @@ class Linear8:
     """
 
     def __init__(self, weight: LaidOut) -> None:
-        """Hold the weights."""
+        """Hold the weights; a bias isn't added."""
         self.weight = weight
 
     def __call__(self, x: Tensor) -> Tensor:
-        """[..., K] → [..., N], float32."""
+        """Multiply each input as two rows in 8 bits (:func:`quantize_twice`), and add the two products.
+
+        One call of :func:`multiply` for all 2·T rows reads the weights once.
+
+        Args:
+            x: [..., K], any float dtype, in one piece or not; stays as it is. T inputs in all, which may be 0.
+
+        Returns:
+            [..., N], float32.
+        """
         count, width = x.numel() // self.weight.width, self.weight.width
         rows, out = make_rows8(2 * x.numel()), torch.empty(count, 2, self.weight.outputs)
         quantize_twice(0, count, x.float().contiguous().numpy().reshape(-1), width, rows)
@@ -39,50 +47,34 @@ class Linear8:
         return out.sum(dim=1).reshape(*x.shape[:-1], self.weight.outputs)
 
 
-def _laid_out(projection: Projection) -> LaidOut:
-    if isinstance(projection, Linear8):
-        return projection.weight
-    if not isinstance(projection, QuantizedLinear) or not isinstance(projection.multiply, DequantizedMatmul):
-        raise ValueError(
-            "the model's weights aren't in 4 bits as they were loaded: load_weights(…, bits=4, matmul='plain')"
-        )
-    return lay_out_4_bits(projection.multiply.weight, projection.bias)
-
-
-def _table(head: Projection) -> LaidOut:
-    if not isinstance(head, Linear):
-        raise ValueError("the model's head isn't a Linear")
-    return lay_out_8_bits(head.weight)
-
-
-def _norm(norm: RMSNorm | None) -> np.ndarray:
-    return np.zeros(0, np.float32) if norm is None else norm.weight.float().numpy()
-
-
-def _parts(block: TransformerBlock) -> Parts:
-    attention = block.attention
-    eps = np.float32(attention.query_norm.eps if attention.query_norm else 0)
-    return Parts(
-        _norm(block.attention_norm),
-        np.float32(block.attention_norm.eps),
-        _laid_out(attention.qkv),
-        HeadNorms(_norm(attention.query_norm), _norm(attention.key_norm), eps),
-        (attention.num_heads, attention.num_kv_heads, attention.head_dim),
-        _laid_out(attention.out),
-        _norm(block.mlp_norm),
-        np.float32(block.mlp_norm.eps),
-        _laid_out(block.mlp.gate_up),
-        _laid_out(block.mlp.down),
-    )
-
-
 def accelerate(model: Transformer) -> Transformer:
-    """The same model with its parts exchanged for faster ones; ``model`` itself stays as it is."""
+    """The same model with its parts exchanged for faster ones.
+
+    ``model`` itself stays as it is, its list of blocks included, and goes on as before. The new one shares with it
+    what isn't exchanged: the configuration, the rope, the last norm.
+
+    - Each block becomes a :class:`Block8` with its :func:`parts_of`. All of them get the same :class:`Rooms`: they
+      run one after the other, so the memory of one is enough.
+    - The embedding becomes an :class:`Embedding8`, in 8 bits. The head becomes a :class:`Linear8`: of the same table
+      as the embedding, not another one, where the configuration says ``tied_embeddings``; otherwise of its own.
+    - An embedding that is an :class:`Embedding8` already stays, and the head beside it, too (``load_fast``).
+
+    Args:
+        model: on the CPU, its blocks' matrices in 4 bits as :func:`load_weights` gives them with ``bits=4`` and
+            ``matmul="plain"``, or laid out already.
+
+    Returns:
+        a model of the same interface, which gives float32. It runs one step at a time: steps that ran on two threads
+        would use the same rooms.
+
+    Raises:
+        ValueError: as :func:`parts_of` and :func:`head_of` say.
+    """
     fast = copy.copy(model)
-    parts = [_parts(block) for block in model.blocks]
+    parts = parts_of(model)
     rooms = Rooms(parts[0])
     fast.blocks = [Block8(each, rooms) for each in parts]  # type: ignore[misc]
     if not isinstance(model.embedding, Embedding8):
-        fast.embedding = Embedding8(lay_out_8_bits(model.embedding.weight))
-        fast.head = Linear8(fast.embedding.table if model.config.tied_embeddings else _table(model.head))
+        fast.embedding = Embedding8(table_of(model))
+        fast.head = Linear8(fast.embedding.table if model.config.tied_embeddings else head_of(model))
     return fast

@@ -12,47 +12,68 @@ from tiny_llm.paged.attention import Attended
 from tiny_llm.paged.metadata import ForwardMeta
 from tiny_llm.paged.pool import KvPool
 
+KEPT = 4
+"""Steps that are kept. With documents, attention takes four: own pages, system prompt, full pages, loose tokens."""
+
 
 class TiledAttention:
     """A way to attend over pages in bfloat16, as :data:`tiny_llm.paged.attention.PagedAttention` describes it."""
 
     def __init__(self) -> None:
         """Nothing is known of any step yet."""
-        self.meta: ForwardMeta | None = None
-        self.step: Step | None = None
+        self.steps: dict[tuple[int, int, int], tuple[ForwardMeta, Step]] = {}
         self.pool: KvPool | None = None
 
     def step_of(self, meta: ForwardMeta, heads: int, group: int) -> Step:
-        """The arrays of a step; all layers use the same.
+        """The arrays of a step, for the kernels.
+
+        Each layer of the model asks for them, with the same ``meta``: it gets the same :class:`Step`, which is made
+        once. Another ``meta`` gets another, be the numbers in it equal or not; and so do other heads. The newest
+        ``KEPT`` are kept, and no more. What is kept of a step has its ``meta``, too: as long as this object is there,
+        no new one can have its id.
 
         Args:
+            meta: the step, on the CPU. It stays as it is, and so must its tensors: the arrays may share their memory.
             heads: Hkv. group: H/Hkv.
+
+        Returns:
+            the metadata as arrays that lie in one piece each, and the tasks of :func:`deal`.
         """
-        if meta is not self.meta or self.step is None:
+        key = id(meta), heads, group
+        if key not in self.steps:
             starts, kv_lens = meta.cu_seqlens_q.numpy(), meta.seq_lens_kv.numpy()
             tables, tasks = meta.block_table.contiguous().numpy(), deal(starts, kv_lens, heads, group)
-            self.step = Step(starts, kv_lens, tables, tasks, meta.slot_mapping.numpy())
-            self.meta = meta
-        return self.step
+            if len(self.steps) == KEPT:
+                del self.steps[next(iter(self.steps))]  # the oldest
+            self.steps[key] = meta, Step(starts, kv_lens, tables, tasks, meta.slot_mapping.numpy())
+        return self.steps[key][1]
 
     def pages_of(self, pool: KvPool) -> list[Pages]:
-        """The pages of each layer."""
+        """The pages of each layer; those of the newest pool are kept.
+
+        Raises:
+            ValueError: the pages aren't in bfloat16.
+        """
         if pool is not self.pool:
-            self.pool = pool
-            both = pool.keys.view(torch.uint16).numpy(), pool.values.view(torch.uint16).numpy()
+            both = _bits(pool.keys), _bits(pool.values)
             self.pages = [Pages(keys, values) for keys, values in zip(*both, strict=True)]
+            self.pool = pool
         return self.pages
 
     def __call__(
         self, query: Tensor, keys: Tensor, values: Tensor, meta: ForwardMeta, scale: float, causal: bool
     ) -> Attended:
-        """Attend; arguments and results as for :func:`tiny_llm.paged.attention.paged_attention`."""
+        """Attend; arguments and results as for :func:`tiny_llm.paged.attention.paged_attention`.
+
+        Raises:
+            ValueError: the pages aren't in bfloat16.
+        """
         (T, H, D), Hkv = query.shape, keys.shape[2]
         out, lse = np.empty((T, Hkv, H // Hkv, D), np.float32), np.empty((T, Hkv, H // Hkv), np.float32)
         attend(
             query.float().contiguous().numpy().reshape(T, Hkv, H // Hkv, D),
-            keys.view(torch.uint16).numpy(),
-            values.view(torch.uint16).numpy(),
+            _bits(keys),
+            _bits(values),
             self.step_of(meta, Hkv, H // Hkv),
             np.float32(scale),
             causal,
@@ -61,3 +82,11 @@ class TiledAttention:
             lse,
         )
         return torch.from_numpy(out).reshape(T, H, D).to(query.dtype), torch.from_numpy(lse).reshape(T, H)
+
+
+def _bits(pages: Tensor) -> np.ndarray:
+    """Pages in bfloat16 as uint16 of the same shape, which share their memory."""
+    if pages.dtype != torch.bfloat16:
+        what = f"{pages.dtype}".removeprefix("torch.")
+        raise ValueError(f"the tiled way to attend takes pages in bfloat16, not {what}: choose auto")
+    return pages.view(torch.uint16).numpy()

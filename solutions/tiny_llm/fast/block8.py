@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from inspect import unwrap
 
 import numpy as np
 import torch
@@ -13,99 +13,19 @@ from torch import Tensor
 from tiny_llm.fast.attend import TiledAttention
 from tiny_llm.fast.compiling import exact_kernel
 from tiny_llm.fast.multiply import multiply
-from tiny_llm.fast.rows8 import Rows8, make_rows8
+from tiny_llm.fast.parts import Parts
+from tiny_llm.fast.rooms import Room, Rooms
 from tiny_llm.fast.small import gate, normalize, quantize, split
 from tiny_llm.fast.tiled_attention import attend
 from tiny_llm.fast.vectors import load_floats, store_floats
-from tiny_llm.fast.weights8 import LaidOut
 from tiny_llm.kv_cache import LayerCache
 from tiny_llm.paged.attention import PagedCache
 from tiny_llm.positional_encoding import Angles
 
 
-class HeadNorms(NamedTuple):
-    """The norms of query and key heads, of a model that has them."""
-
-    query: np.ndarray  # float32 [D], or [0]
-    key: np.ndarray
-    eps: np.float32
-
-
-class Parts(NamedTuple):
-    """The weights of a block."""
-
-    attention_norm: np.ndarray  # float32 [E]
-    attention_eps: np.float32
-    qkv: LaidOut
-    heads: HeadNorms
-    shape: tuple[int, int, int]  # H, Hkv, D
-    out: LaidOut
-    mlp_norm: np.ndarray
-    mlp_eps: np.float32
-    gate_up: LaidOut
-    down: LaidOut
-
-
-class Room(NamedTuple):
-    """Memory that all blocks use, one after the other."""
-
-    rows: Rows8
-    qkv: np.ndarray  # float32 [T·(H + 2·Hkv)·D]
-    query: np.ndarray  # float32 [T·H·D]
-    key: np.ndarray  # float32 [T·Hkv·D]
-    value: np.ndarray
-    heads: np.ndarray  # float32 [T·H·D], what attention gives
-    lse: np.ndarray  # float32 [T·H]
-    gate_up: np.ndarray  # float32 [T·2·F]
-
-
-def make_room(parts: Parts, tokens: int) -> Room:
-    """Room for steps of so many tokens."""
-    H, Hkv, D = parts.shape
-
-    def numbers(width: int) -> np.ndarray:
-        return np.zeros(tokens * width, np.float32)
-
-    widest = max(parts.qkv.width, parts.out.width, parts.down.width)
-    return Room(
-        make_rows8(tokens * widest),
-        numbers(parts.qkv.outputs),
-        numbers(H * D),
-        numbers(Hkv * D),
-        numbers(Hkv * D),
-        numbers(H * D),
-        numbers(H),
-        numbers(parts.gate_up.outputs),
-    )
-
-
-class Rooms:
-    """The memory that all blocks of a model use: enough for the largest step so far."""
-
-    def __init__(self, parts: Parts) -> None:
-        """Nothing yet; ``parts`` are those of any block."""
-        self.parts = parts
-        self.tokens = 0
-        self.angles: Angles | None = None
-
-    def room(self, tokens: int) -> Room:
-        """Room for a step of so many tokens, or more."""
-        if tokens > self.tokens:
-            self.tokens, self.newest = tokens, make_room(self.parts, tokens)
-        return self.newest
-
-    def tables(self, angles: Angles, rows: int) -> tuple[np.ndarray, np.ndarray]:
-        """The angles of a step, cos and sin, float32 [T·D/2]: all blocks get the same."""
-        if angles is not self.angles:
-            self.angles = angles
-            self.cos, self.sin = (
-                table.expand(rows, -1, -1, -1).reshape(-1).contiguous().numpy() for table in angles
-            )
-        return self.cos, self.sin
-
-
 @exact_kernel
-def add_bias(out, count, bias):
+def put_bias(out, count, bias):
+    """Each of the first ``count`` rows of ``out``, float32 [T·N], becomes the bias, float32 [N] (given code)."""
     for row in range(count):
         for i in range(len(bias)):
             out[row * len(bias) + i] = bias[i]
@@ -113,27 +33,44 @@ def add_bias(out, count, bias):
 
 @exact_kernel
 def before_attention(x, count, parts, room, cos, sin, workers):
-    """Norm, queries, keys and values of a step, rotated, into ``room``.
+    """All of a block that comes before attention: norm, projection, rotation; for the first ``count`` tokens.
+
+    x, normalized by ``attention_norm``, goes to ``room.rows``, and the product of these and ``qkv`` to ``room.qkv``.
+    From there the queries and keys, normalized where the model does so and rotated, and the values, go to
+    ``room.query``, ``room.key`` and ``room.value``. With a bias, each row of ``room.qkv`` is the bias first
+    (:func:`put_bias`), and the product is added. Without one, the product overwrites what another block or step has
+    left there.
 
     Args:
-        x: float32 [T·E]. cos, sin: float32 [T·D/2].
+        x: float32 [T·E]; stays as it is.
+        count: tokens of the step; T or fewer. What lies behind them, in x and in all of ``room``, doesn't count.
+        parts: :class:`Parts` of the block; they stay as they are.
+        room: :class:`Room` for ``count`` tokens or more. Nothing in it is read that this call hasn't written.
+        cos, sin: float32 [T·D/2], of each token.
+        workers: threads to spread over.
     """
     width = parts.qkv.width
     normalize(count, workers, x, width, parts.attention_norm, parts.attention_eps, room.rows)
     biased = len(parts.qkv.bias) > 0
     if biased:
-        add_bias(room.qkv, count, parts.qkv.bias)
+        put_bias(room.qkv, count, parts.qkv.bias)
     multiply(parts.qkv, room.rows, count, biased, workers, room.qkv)
     split(count, workers, room.qkv, parts.shape, parts.heads, cos, sin, room.query, room.key, room.value)
 
 
 @exact_kernel
 def after_attention(heads, x, count, parts, room, workers):
-    """Project what attention gave, add it to x, and then the MLP of a normalized x.
+    """All of a block that comes after attention: projection and MLP, added to x; for the first ``count`` tokens.
+
+    What attention gave goes to ``room.rows`` in 8 bits, and the product of these and ``out`` is added to x. Then x,
+    normalized by ``mlp_norm``, goes to ``room.rows``; the product of these and ``gate_up`` overwrites
+    ``room.gate_up``; silu(gate) · up of that goes to ``room.rows``; and the product of these and ``down`` is added to
+    x. None of the three matrices has a bias.
 
     Args:
-        heads: float32 [T·H·D].
-        x: float32 [T·E]; changed.
+        heads: float32 [T·H·D]; stays as it is. It may be ``room.heads``.
+        x: float32 [T·E]; its first ``count`` rows are changed.
+        count, parts, room, workers: as for :func:`before_attention`.
     """
     width = parts.out.width
     quantize(count, workers, heads, width, room.rows)
@@ -190,10 +127,10 @@ class Block8:
     def __call__(self, x: Tensor, angles: Angles, cache: LayerCache) -> Tensor:
         """[B, L, E] → [B, L, E], both float32; x is changed. Angles and cache as for a TransformerBlock."""
         B, L = x.shape[:2]
-        H, Hkv, D = self.parts.shape
+        H, Hkv, _ = self.parts.shape
         count, workers = B * L, get_num_threads()
         room = self.rooms.room(count)
-        cos, sin = self.rooms.tables(angles, B)
+        cos, sin = self.rooms.tables(angles, B, L)
         stream = x.numpy().reshape(-1)
         if isinstance(cache, PagedCache) and isinstance(cache.attention, TiledAttention):
             attention = cache.attention
@@ -204,15 +141,22 @@ class Block8:
             block_on_pages(stream, count, self.parts, room, cos, sin, pages, step, self.scale, workers)
             return x
         before_attention(stream, count, self.parts, room, cos, sin, workers)
+        heads = self._attend(room, B, L, cache)
+        after_attention(heads, stream, count, self.parts, room, workers)
+        return x
+
+    def _attend(self, room: Room, B: int, L: int, cache: LayerCache) -> np.ndarray:
+        """What any cache gives for a step's queries, float32 [T·H·D]. It may keep what it is given: copies."""
+        H, Hkv, D = self.parts.shape
         query, key, value = (
-            torch.from_numpy(flat[: count * heads * D]).reshape(B, L, heads, D).transpose(1, 2)
+            torch.from_numpy(flat[: B * L * heads * D]).reshape(B, L, heads, D).transpose(1, 2)
             for flat, heads in ((room.query, H), (room.key, Hkv), (room.value, Hkv))
         )
-        dtype = cache.pool.keys.dtype if isinstance(cache, PagedCache) else x.dtype
-        heads = cache.attend(query.to(dtype), key.to(dtype), value.to(dtype), float(self.scale)).transpose(
-            1, 2
-        )
-        after_attention(
-            heads.float().contiguous().numpy().reshape(-1), stream, count, self.parts, room, workers
-        )
-        return x
+        kept = asked = query.dtype
+        if isinstance(cache, PagedCache):
+            kept = cache.pool.keys.dtype
+            # As precise as in `block_on_pages`: otherwise a request would come out otherwise beside documents.
+            asked = asked if isinstance(unwrap(cache.attention), TiledAttention) else kept
+        copies = key.to(kept, copy=True), value.to(kept, copy=True)
+        heads = cache.attend(query.to(asked), *copies, float(self.scale))
+        return heads.transpose(1, 2).float().contiguous().numpy().reshape(-1)

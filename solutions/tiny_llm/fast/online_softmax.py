@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tiny_llm.fast.compiling import exact_inlined, exact_kernel
+from tiny_llm.fast.exponential import exponential
 from tiny_llm.fast.page_tiles import TILE
-from tiny_llm.fast.small import exponential
 from tiny_llm.fast.tiles import fma_rows, load_rows, store_rows, zero_floats
 from tiny_llm.fast.vectors import (
     first_lanes,
@@ -27,17 +27,20 @@ NOTHING = np.float32(-1e30)
 
 
 class Scratch(NamedTuple):
-    """Memory of a thread, small enough for its nearest caches."""
+    """Memory of a thread, small enough for its nearest caches; at first there may be anything in it, NaN too.
+
+    Q: queries of a task, up to a multiple of 4.
+    """
 
     starts: np.ndarray  # int64 [TILE]
-    keys: np.ndarray  # float32 [TILE · D]
-    values: np.ndarray  # float32 [TILE · D]
-    scores: np.ndarray  # float32 [ROWS · TILE]
-    weights: np.ndarray  # float32 [ROWS · TILE]
-    queries: np.ndarray  # float32 [QUERIES · D]
-    peaks: np.ndarray  # float32 [QUERIES]
-    totals: np.ndarray  # float32 [QUERIES]
-    gathered: np.ndarray  # float32 [QUERIES · D]
+    keys: np.ndarray  # float32 [TILE/16 · D · 16], of a tile: from `load_keys`
+    values: np.ndarray  # float32 [TILE · D], of a tile: from `load_values`
+    scores: np.ndarray  # float32 [ROWS · TILE], of the queries that are at work, the first of them in row 0
+    weights: np.ndarray  # float32 [ROWS · TILE], likewise
+    queries: np.ndarray  # float32 [Q · D], times the scale
+    peaks: np.ndarray  # float32 [Q]: the highest score so far, or NOTHING
+    totals: np.ndarray  # float32 [Q]: the sum of the weights so far
+    gathered: np.ndarray  # float32 [Q · D]: the sum of the values so far, times their weights
 
 
 @exact_kernel
@@ -58,13 +61,22 @@ def make_scratch(D, most):
 
 @exact_inlined
 def score_queries(row, rows, count, D, scratch):
-    """Scores of some queries for the keys of a tile, 32 keys at a time, into ``scratch.scores``.
+    """Scores of some queries for the keys of a tile, into ``scratch.scores``: row r is that of query ``row`` + r.
+
+    Two registers for each query are filled at a time, the scores of two blocks of 16 keys, whether or not the second
+    block has any. A score begins at 0, and the products of the D numbers
+    are added with ``fma_rows`` from the first to the last: so it is the same to the last bit in whichever row and
+    beside whatever other queries and keys.
 
     Args:
         row: the first of the queries.
         rows: how many, a constant: 4 or 8.
-        count: keys of the tile.
-        D: head size.
+        count: keys of the tile, from 1 to TILE.
+        D: head size, a multiple of 32.
+        scratch: ``keys`` and ``queries`` are read. The ``keys`` from number ``count`` on, up to a multiple of 32, may
+            be anything, NaN too: a key has its own lane, so they spoil only their own scores, which
+            :func:`fold_row` doesn't use. ``scores`` of the rows are written up to this multiple of 32; the other
+            rows stay.
     """
     for first in range(0, count, 32):
         left, right = zero_floats(rows), zero_floats(rows)
@@ -78,7 +90,24 @@ def score_queries(row, rows, count, D, scratch):
 
 @exact_inlined
 def fold_row(i, query, seen, count, D, scratch):
-    """Scores of a query to weights, and what it has gathered to the new peak."""
+    """The scores of a query become weights, and what it has gathered so far is scaled to the new peak.
+
+    The peak is the highest score that the query has seen, in this tile or before. A weight is e^(score − peak). If
+    the peak rises by this tile, what was summed up before counts e^(old peak − new peak) times as much: the total
+    and what was gathered. Then the tile's weights are added to the total; :func:`add_values` adds its values.
+
+    Args:
+        i: row of the query in ``scratch.scores`` and ``scratch.weights``.
+        query: number of the query in ``scratch.peaks``, ``scratch.totals`` and ``scratch.gathered``.
+        seen: how many keys of the tile it sees, at most ``count``. If it is 0 or less, peak, total and what was
+            gathered stay as they are.
+        count: keys of the tile, from 1 to TILE.
+        D: head size, a multiple of 16.
+        scratch: ``scores`` from number ``seen`` on may be anything, NaN too, and count nothing. The ``weights`` from
+            there up to ``count`` are written as 0, all of them if no key is seen; there is room for writing them up
+            to a multiple of 16. Of other rows and
+            queries nothing is read or written. A peak is NOTHING, with total 0, until a key is seen.
+    """
     blocks, at, nothing = (count + 15) // 16, i * TILE, floats(NOTHING)
     scores, weights = scratch.scores, scratch.weights
     peak = floats(scratch.peaks[query])
@@ -106,8 +135,13 @@ def fold_row(i, query, seen, count, D, scratch):
 def add_values(row, rows, count, D, scratch):
     """Add the values of a tile, times the queries' weights, to what these queries have gathered.
 
+    They are added one token after the other, with ``fma_rows``. A weight of 0 adds nothing: so a query comes out the
+    same to the last bit whether or not the tile has keys that it doesn't see.
+
     Args:
         row, rows, count, D: as for :func:`score_queries`.
+        scratch: row r of ``weights`` is that of query ``row`` + r; ``weights`` and ``values`` from number ``count``
+            on aren't read. ``gathered`` of these queries is changed.
     """
     for i in range(0, D, 32):
         at = row * D + i

@@ -6,14 +6,12 @@ import numpy as np
 from numba import prange
 
 from tiny_llm.fast.compiling import exact_inlined, exact_kernel
+from tiny_llm.fast.exponential import exponential
 from tiny_llm.fast.rows8 import GROUP, put_group, quantize_row, quantize_row_twice
 from tiny_llm.fast.vectors import (
     floats,
     fma,
-    largest,
     load_floats,
-    nearest,
-    power_of_2,
     store_floats,
     sum_of_lanes,
 )
@@ -24,7 +22,20 @@ FEW = 16
 
 @exact_inlined
 def root_mean_square(x, start, width, eps):
-    """1 / √(mean(x²) + eps) of ``width`` numbers from ``x[start]`` on."""
+    """What RMSNorm multiplies by: 1 / √(mean(x²) + eps) of ``width`` numbers from ``x[start]`` on.
+
+    Lane j of a register adds up the squares of numbers j, j + 16, …; then the lanes are added. So the result depends
+    on these numbers alone, to the last bit.
+
+    Args:
+        x: float32; other rows lie before and behind these numbers.
+        start: index of the first of them.
+        width: how many: a multiple of 16.
+        eps: float32.
+
+    Returns:
+        float32.
+    """
     total = floats(0.0)
     for i in range(start, start + width, 16):
         some = load_floats(x, i)
@@ -34,7 +45,17 @@ def root_mean_square(x, start, width, eps):
 
 @exact_inlined
 def normalize_row(x, row, width, weight, eps, rows):
-    """RMSNorm of a row, in 8 bits."""
+    """RMSNorm of a row: each number times :func:`root_mean_square` times its weight, written by ``put_group``.
+
+    Args:
+        x: float32 [T·width], T rows one behind the other; only read.
+        row: which of them.
+        width: E, a multiple of 32: numbers of a row.
+        weight: float32 [width], the norm's.
+        eps: float32.
+        rows: where to: the same row of :class:`Rows8`, which has width / 32 groups per row, or of a float32 array;
+            :func:`tiny_llm.fast.rows8.put_group` takes both. Other rows stay as they are.
+    """
     start = row * width
     factor = floats(root_mean_square(x, start, width, eps))
     for i in range(width // GROUP):
@@ -86,33 +107,30 @@ def quantize(count, workers, x, width, rows):
 
 
 @exact_inlined
-def exponential(x):
-    """e to the power of each lane, at most 1e-7 off relative to it: 2 to a whole number, times a polynomial.
-
-    Below −87 it is as at −87, which is nearly 0; above 88 as at 88.
-    """
-    y = largest(x * floats(1.4426950408889634), floats(-126.0))
-    y = floats(0.0) - largest(floats(0.0) - y, floats(-127.0))
-    whole = nearest(y)
-    rest = y - whole
-    p = fma(rest, floats(1.5403530393381608e-4), floats(1.3333558146428443e-3))
-    p = fma(rest, p, floats(9.618129107628477e-3))
-    p = fma(rest, p, floats(5.550410866482158e-2))
-    p = fma(rest, p, floats(2.402265069591007e-1))
-    p = fma(rest, p, floats(6.931471805599453e-1))
-    p = fma(rest, p, floats(1.0))
-    return p * power_of_2(whole)
-
-
-@exact_inlined
 def gate_16(gate_up, at, width):
-    """silu(gate) · up of 16 numbers; up's lie ``width`` behind the gate's."""
+    """silu(gate) · up of 16 numbers, where silu(x) = x / (1 + e⁻ˣ).
+
+    Args:
+        gate_up: float32; only read.
+        at: index of the first of the gate's 16 numbers; up's lie ``width`` behind them.
+
+    Returns:
+        a register.
+    """
     x = load_floats(gate_up, at)
     return x / (floats(1.0) + exponential(floats(0.0) - x)) * load_floats(gate_up, at + width)
 
 
 @exact_inlined
 def gate_row(gate_up, row, width, rows):
+    """silu(gate) · up of a row, written by ``put_group``.
+
+    Args:
+        gate_up: float32 [T·2·width], a token's row has first the gate's numbers and then up's; only read.
+        row: which of the T rows.
+        width: F, a multiple of 32.
+        rows: where to: the same row of :class:`Rows8` or of a float32 array, as for :func:`normalize_row`.
+    """
     start = row * 2 * width
     for i in range(width // GROUP):
         at = start + i * GROUP
@@ -138,7 +156,17 @@ def gate(count, workers, gate_up, width, rows):
 
 @exact_inlined
 def rotate_head(qkv, start, cos, sin, row, size, out, at):
-    """A head turned by the angles of its token: Day 1.2's pairs of the two halves."""
+    """A head turned by the angles of its token: Day 1.2's pairs (a, b) of the two halves.
+
+    They become (a · cos − b · sin, b · cos + a · sin).
+
+    Args:
+        qkv: float32; the head's numbers begin at ``qkv[start]``; only read.
+        cos, sin: float32 [T·size/2], the angles of all tokens, one token behind the other.
+        row: which token.
+        size: D, a multiple of 32: numbers of the head.
+        out: float32; the turned head begins at ``out[at]``.
+    """
     half = size // 2
     for i in range(0, half, 16):
         a, b = load_floats(qkv, start + i), load_floats(qkv, start + half + i)
@@ -149,6 +177,7 @@ def rotate_head(qkv, start, cos, sin, row, size, out, at):
 
 @exact_inlined
 def normalize_head(qkv, start, size, weight, eps):
+    """RMSNorm of the ``size`` numbers from ``qkv[start]`` on, in their place."""
     factor = floats(root_mean_square(qkv, start, size, eps))
     for i in range(0, size, 16):
         store_floats(qkv, start + i, load_floats(qkv, start + i) * factor * load_floats(weight, i))
@@ -156,7 +185,19 @@ def normalize_head(qkv, start, size, weight, eps):
 
 @exact_inlined
 def split_row(qkv, row, shape, norms, cos, sin, query, key, value):
-    """Queries and keys of a token, normalized where the model does so, and rotated; its values."""
+    """Queries and keys of a token, normalized where the model does so, then rotated; and its values.
+
+    Args:
+        qkv: float32 [T·(H + 2·Hkv)·D]: a token's row has its H heads of queries, Hkv of keys, Hkv of values. Heads
+            that have a norm are overwritten by what :func:`normalize_head` makes of them.
+        row: which token.
+        shape: H, Hkv, D.
+        norms: :class:`tiny_llm.fast.parts.HeadNorms`: ``query`` and ``key`` are the weights of a norm, float32 [D],
+            or have length 0 where there is none.
+        cos, sin: float32 [T·D/2].
+        query: float32 [T·H·D]; this token's row is written.
+        key, value: float32 [T·Hkv·D]; likewise. Values are neither normalized nor rotated.
+    """
     H, Hkv, D = shape
     start = row * (H + 2 * Hkv) * D
     for head in range(H + Hkv):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tiny_llm.documents.prompt import Segments
 from tiny_llm.engine.llm import LLM
 from tiny_llm.engine.params import SamplingParams
-from tiny_llm.engine.prompts import Encoded
+from tiny_llm.engine.prompts import DocumentsError, Encoded
 from tiny_llm.loading.errors import WeightsError
 from tiny_llm.server.errors import ApiError, as_api_error
 from tiny_llm.server.protocol import COMPLETION_TOKENS, Asked, ChatBody, CompletionBody
@@ -97,9 +98,11 @@ class Reader:
             for number, prompt in enumerate(prompts, start=1):
                 reason = self.llm.refusal(prompt, params)
                 if reason is not None:
-                    raise ValueError(reason if len(prompts) == 1 else f"prompt {number}: {reason}")
+                    kind = DocumentsError if isinstance(prompt, Segments) else ValueError
+                    raise kind(reason if len(prompts) == 1 else f"prompt {number}: {reason}")
         except Exception as error:
-            raise as_api_error(error, "documents" if "document" in str(error) else param) from error
+            of_documents = isinstance(error, DocumentsError) and body.documents
+            raise as_api_error(error, "documents" if of_documents else param) from error
         return prompts
 
     def _prompts(self, body: Asked, params: SamplingParams) -> list[Encoded]:

@@ -101,6 +101,14 @@ def decoding(
             yield
 
 
+def steps_before(requests: int, prompt: int) -> int:
+    """How many tokens the first request may generate while the prompts of the others are computed.
+
+    Decodes come first, and leave half of a step for prompts, or one token at least.
+    """
+    return requests * prompt // max(1, BUDGET // 2)
+
+
 def prefilling(
     name: str, model: Transformer, requests: Sequence[Request], recorder: Recorder
 ) -> Iterator[None]:

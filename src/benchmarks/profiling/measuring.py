@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from benchmarks.profiling.engines import CORES, decoding, make_requests, prefilling, run_stage
+from benchmarks.profiling.engines import CORES, decoding, make_requests, prefilling, run_stage, steps_before
 from benchmarks.profiling.recording import RecordedStep, Recorder
 from benchmarks.profiling.spans import median_of
 from benchmarks.profiling.work import Cost, Sizes, costs
@@ -87,7 +87,7 @@ def profile_decodes(
     """
     model = own_copy(loaded.model)
     recorder, plain = Recorder(model), list[float]()
-    room = prompt + steps_needed(steps) + 4
+    room = prompt + steps_before(requests, prompt) + steps_needed(steps) + 4
     _require_positions(loaded, room)
     made = make_requests(recorder, text, requests, prompt, room - prompt)
     under_way = measuring(recorder, steps, plain)

@@ -64,7 +64,7 @@ def run_as_python(kernel: Any, *arguments: Any, spread: bool = True, deep: bool 
 
 
 def _called(function: Callable[..., Any]) -> list[Callable[..., Any]]:
-    """A function, and the compiled ones of its package that it calls, and theirs; as Python."""
+    """A function, and those of its package that it calls, compiled or not, and theirs; as Python."""
     found = [function]
     for each in found:  # it grows meanwhile
         used = inspect.getclosurevars(each)
@@ -73,8 +73,14 @@ def _called(function: Callable[..., Any]) -> list[Callable[..., Any]]:
         modules = [x for x in named if inspect.ismodule(x) and x.__name__.partition(".")[0] == package]
         named += [getattr(module, name, None) for module in modules for name in each.__code__.co_names]
         inner = [value.py_func for value in named if hasattr(value, "py_func")]
+        # Plain functions, too: with a compiled form of another name, they may call compiled ones.
+        inner += [value for value in named if inspect.isfunction(value) and _within(value, package)]
         found += [value for value in inner if value not in found]
     return found
+
+
+def _within(function: Callable[..., Any], package: str) -> bool:
+    return function.__module__.partition(".")[0] == package
 
 
 @contextmanager
@@ -87,7 +93,8 @@ def _uncompiled(functions: list[Callable[..., Any]]) -> Iterator[None]:
             stack.enter_context(patch.dict(names, found))
             for cell in function.__closure__ or ():
                 if hasattr(cell.cell_contents, "py_func"):
-                    stack.enter_context(patch.object(cell, "cell_contents", cell.cell_contents.py_func))
+                    stack.callback(setattr, cell, "cell_contents", cell.cell_contents)
+                    cell.cell_contents = cell.cell_contents.py_func
         yield
 
 
