@@ -16,9 +16,9 @@ from .split_heads import HeadNorms
 
 ACCURACY = 2e-7
 """Times 1 + |x|: how far an exponential may be off, relative to it."""
-INTEGERS = (
-    "\n  likely cause: a float32 meets a whole number or a Python float there, and Numba goes on in float64: write "
-    "np.float32(…) around it"
+OTHERWISE = (
+    "\n  Numba computes otherwise than NumPy where a float32 meets a whole number or a Python float, in float64 "
+    "(write np.float32(…) around it), and in np.sum and np.mean, which add in another order"
 )
 LOWEST, HIGHEST = 2.0**-126, 2.0**127
 
@@ -163,7 +163,7 @@ def check_compiled(lab: Any) -> None:
         for one, other in zip(compiled, python, strict=True):
             if one.tobytes() != other.tobytes():
                 most = np.abs(one - other).max()
-                cause = INTEGERS if most < 1e-5 else ""
+                cause = OTHERWISE if most < 1e-5 else ""
                 raise CheckFailed(
                     f"{name}: compiled it gives other numbers than as Python, up to {most:g} apart{cause}"
                 )
