@@ -16,7 +16,7 @@ from benchmarks.watched_steps import WatchedSteps, own_copy, shares
 from benchmarks.week_2 import GetModel
 from benchmarks.written import require_day
 from programs.cores import PAGE_SIZE, warm_up
-from programs.options import Attention
+from programs.source import FAST_DAY
 
 if TYPE_CHECKING:
     from tiny_llm.engine.llm import LLM
@@ -63,14 +63,17 @@ def bar(name: str, label: str) -> Bar:
     return Bar(f"{label}: a step takes 10 times the host's work", name, name, STEP, 10.0, HOST)
 
 
+FAST = "greedy, Day 4.7's engine"
+
 BARS = (
     *(bar(f"shares-{name}", label) for name, (label, _) in SETTINGS.items()),
+    bar("shares-fast", FAST),
     bar("shares-http", "greedy, over HTTP"),
 )
 
 
 def cases(model: GetModel, text: Sequence[int]) -> Iterator[Case]:
-    """The same prompts with several settings, and over HTTP.
+    """The same prompts with several settings, on Day 4.7's engine, and over HTTP.
 
     Args:
         model: called when a case runs.
@@ -80,6 +83,8 @@ def cases(model: GetModel, text: Sequence[int]) -> Iterator[Case]:
         yield Case(
             f"shares-{name}", "shares", label, partial(_run, partial(_ask, settings), model, text), TOKENS
         )
+    fast = partial(_run, partial(_ask, SETTINGS["greedy"][1]), model, text, fast=True)
+    yield Case("shares-fast", "shares", FAST, fast, TOKENS)
     yield Case(
         "shares-http", "shares", "greedy, over HTTP", partial(_run, _ask_over_http, model, text), TOKENS
     )
@@ -89,17 +94,17 @@ Ask = Callable[["LLM", Sequence[list[int]], int], Values]
 """Has an engine answer prompts with so many tokens each, and says what its steps consisted of."""
 
 
-def _run(ask: Ask, model: GetModel, text: Sequence[int], tokens: int) -> Values:
-    require_day(DAY)
+def _run(ask: Ask, model: GetModel, text: Sequence[int], tokens: int, fast: bool = False) -> Values:
+    require_day(FAST_DAY if fast else DAY)
     from tiny_llm.engine.limits import Limits
     from tiny_llm.engine.llm import LLM
 
-    the_model = own_copy(model("float32"))
-    warm_up(Attention.AUTO, the_model)
+    the_model, attention = own_copy(model("fast" if fast else "float32")), "tiled" if fast else "auto"
+    warm_up(attention, the_model)
     prompts = [list(text[start : start + PROMPT]) for start in range(REQUESTS)]
     pages = REQUESTS * -(-(PROMPT + tokens) // PAGE_SIZE)
     limits = Limits(REQUESTS, pages, PAGE_SIZE, token_budget=REQUESTS * PROMPT)
-    with LLM(the_model, get_tokenizer(), limits=limits) as llm:
+    with LLM(the_model, get_tokenizer(), limits=limits, attention=attention) as llm:
         return ask(llm, prompts, tokens)
 
 

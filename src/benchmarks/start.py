@@ -28,12 +28,12 @@ PARTS = {
     "first": "token",
 }
 """Which part ends when the process says so, and what its column is called."""
-KINDS: dict[str, tuple[str, tuple[int, int] | None]] = {
-    "torch": ("import torch, nothing else", None),
+KINDS: dict[str, tuple[str, tuple[int, int]]] = {
+    "torch": ("import torch, nothing else", (4, 6)),
     "served": ("the engine, float32 (4.6)", (4, 6)),
     "fast": ("the fast engine (4.7)", (4, 7)),
 }
-"""What is started: label, and the day whose code it needs."""
+"""What is started: label, and the day whose code it needs, or the first engine that it is compared with."""
 
 LADDERS = (
     Ladder(
@@ -65,9 +65,8 @@ def cases(model: GetModel, text: Sequence[int]) -> Iterator[Case]:
         yield Case(f"start-{kind}", "start", label, partial(_run, kind, day), 1)
 
 
-def _run(kind: str, day: tuple[int, int] | None, tokens: int) -> Values:
-    if day is not None:
-        require_day(day)
+def _run(kind: str, day: tuple[int, int], tokens: int) -> Values:
+    require_day(day)
     return time_parts(command(kind))
 
 

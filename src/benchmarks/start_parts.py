@@ -33,27 +33,27 @@ def _start_engine(fast: bool) -> None:
     from tiny_llm.tokenizer import load_tokenizer
 
     done("imports")
-    model = _load(fast)
+    model, attention = _load(fast)
     done("weights")
     tokenizer = load_tokenizer(MODEL)
     done("tokenizer")
-    with LLM(model, tokenizer, attention="tiled" if fast else "auto") as llm:
+    with LLM(model, tokenizer, attention=attention) as llm:
         done("ready")
         llm.generate(PROMPT, SamplingParams(max_tokens=1))
         done("first")
 
 
-def _load(fast: bool) -> Transformer:
-    """The model, as ``LLM(fast=…)`` loads it."""
+def _load(fast: bool) -> tuple[Transformer, str]:
+    """The model and the name of its way to attend, as ``LLM(fast=…)`` loads them."""
     if fast:
-        from tiny_llm.fast.loading import load_fast
+        from tiny_llm.fast.forms import load_form
 
-        return load_fast(MODEL)
+        return load_form(MODEL, True)
     from tiny_llm.model import Transformer
     from tiny_llm.weights import load_weights
 
     weights = load_weights(MODEL)
-    return Transformer(weights.config, weights)
+    return Transformer(weights.config, weights), "auto"
 
 
 def done(part: str) -> None:

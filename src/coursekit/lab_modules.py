@@ -186,6 +186,7 @@ class Fast:
             compiled_tiles,
             compiled_vectors,
             compiling,
+            cuda,
             exponential,
             float_block,
             float_model,

@@ -143,13 +143,19 @@ def _fast_forms() -> Iterator[Finding]:
         cost = "the engine of Day 4.7 can't run here"
         yield Finding("fast form", "no Numba", cost)
         return
+    from numba.core.errors import NumbaError
+
     from tiny_llm.fast.choice import choose_for
     from tiny_llm.loading.errors import WeightsError
 
     try:
         choice = choose_for("smollm2-135m")
-    except WeightsError as error:
-        yield Finding("fast form", "not measured", str(error))
+    except (
+        WeightsError,
+        NumbaError,
+        RuntimeError,
+    ) as error:  # a processor that a compiler or torch doesn't know
+        yield Finding("fast form", "not measured", f"{error}")
         return
     found = "\n".join((f"{choice.form}: {choice.reason}", "", *_table_of(choice.figures)))
     if choice.kept is None:

@@ -113,7 +113,7 @@ def engine(model: Transformer, attention: Any = "tiled", **limits: int) -> Serve
         attention: a name, or a way to attend.
         limits: those of :class:`Limits` that aren't as ever.
     """
-    named = attention if isinstance(attention, str) else "tiled"
+    named = attention if isinstance(attention, str) else "auto"
     core = make_batch(model, Limits(**limits), named)
     core.runner.pool.keys.fill_(torch.nan)
     core.runner.pool.values.fill_(torch.nan)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import pytest
 import torch
@@ -11,12 +12,13 @@ from fast_models import FAMILIES, Noted, differences, engine, random_ids, small_
 from tiny_llm.engine_core import generate_all
 from tiny_llm.fast.float_model import accelerate_floats
 from tiny_llm.fast.packed import Packed, onednn_takes
+from tiny_llm.kernels.paged_attention_cpu import paged_attention_cpu
 from tiny_llm.model import Transformer
 
 LENGTH = 70
 LENGTHS = (1, 2, 17, 33, 64, 65)
 FAMILY = "three, and norms of the heads"
-INVARIANT = {torch.float32: "cpu", torch.bfloat16: "tiled"}
+INVARIANT: dict[torch.dtype, Any] = {torch.float32: paged_attention_cpu, torch.bfloat16: "tiled"}
 """Ways to attend whose results for a token depend on its sequence alone."""
 
 

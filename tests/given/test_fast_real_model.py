@@ -44,7 +44,7 @@ def test_it_predicts_as_the_same_weights_do_in_float32() -> None:
 
 @pytest.fixture(scope="module")
 def llm() -> Iterator[LLM]:
-    with LLM(MODEL, fast=True) as llm:
+    with LLM(MODEL, fast="8-bit") as llm:
         yield llm
 
 

@@ -13,6 +13,7 @@ from .small_model8 import HKV, D, E, H, SmallModel, angles, in_8_bits, most_off,
 
 COUNT, MORE = 3, 2  # tokens of the step, and how many more there is room for
 POSITIONS = np.array([5, 0, 17])
+LEFT = 3.0  # where NaN would make an error that says less
 STALE = (
     "something was read that this call has not written: the test has put NaN into all of `room`, and behind the "
     "first `count` rows of x"
@@ -126,6 +127,7 @@ def check_after(lab: Any, small: SmallModel, seed: int, workers: int = 2) -> Non
     x, heads, parts = rows_of(seed, E), rows_of(seed + 1, H * D, 0.5), parts_of(lab, small)
     room, given = spoiled_room(lab, parts), with_more(x)
     room.heads[:] = with_more(heads)
+    room.gate_up.fill(LEFT)
     before = room.heads.copy()
     run_as_python(
         lab.fast.block8.after_attention,
@@ -144,6 +146,7 @@ def check_after(lab: Any, small: SmallModel, seed: int, workers: int = 2) -> Non
         "the product with `down` has overwritten x: it must be added to it": {"kept": (True, False)},
         "x was normalized with the weight of attention's norm": {"norm": "attention_norm"},
         "x wasn't normalized before the MLP": {"norm": None},
+        "the product with `gate_up` was added to what an earlier block has left in the room": {"stale": LEFT},
     }
     check(
         given[: COUNT * E].reshape(COUNT, E),

@@ -91,8 +91,8 @@ class Coded:
         rng = np.random.default_rng([outputs, width, bits])
         codes = rng.integers(2**bits, size=(outputs, width)).astype(np.uint8)
         scales, minima = rng.normal(size=(2, outputs, width // GROUP)) / [[[2.0**bits / 2]], [[1]]]
-        halves = (part.astype(np.float16).astype(np.float64) for part in (scales, minima))
-        return cls(codes, *halves, bits)
+        scales, minima = (part.astype(np.float16).astype(np.float64) for part in (scales, minima))
+        return cls(codes, scales, minima, bits)
 
     @property
     def values(self) -> np.ndarray:

@@ -163,11 +163,15 @@ class SmallModel:
         rounding: Rounding = exactly,
         norm: str | None = "mlp_norm",
         kept: tuple[bool, bool] = (True, True),
+        stale: float = 0.0,
     ) -> np.ndarray:
-        """What attention gave [T, H·D] and x [T, E] → [T, E]. `kept`: whether x stays, at each of the two sums."""
+        """What attention gave [T, H·D] and x [T, E] → [T, E].
+
+        `kept`: whether x stays, at each of the two sums. `stale`: what is in the place of gate and up already.
+        """
         x = x * kept[0] + rounding(heads) @ self.part("attention_out.weight", block).T
         normed = x if norm is None else rms_norm(x, self.part(f"{norm}.weight", block))
-        gate, up = np.split(rounding(normed) @ self.part("gate_up.weight", block).T, 2, axis=-1)
+        gate, up = np.split(rounding(normed) @ self.part("gate_up.weight", block).T + stale, 2, axis=-1)
         return x * kept[1] + rounding(gate / (1 + np.exp(-gate)) * up) @ self.part("down.weight", block).T
 
     def logits(self, ids: list[int], rounding: Rounding = exactly, stored: Rounding = exactly) -> np.ndarray:

@@ -111,7 +111,7 @@ def check_split(lab: Any, shape: Shape, norms: tuple[bool, bool]) -> None:
     given |= {"norms.query": stored_norms[0], "norms.key": stored_norms[1]}
     before = {name: array.copy() for name, array in given.items()}
     qkv = only_row(heads)
-    head_norms = HeadNorms(*stored_norms, EPS)
+    head_norms = HeadNorms(stored_norms[0], stored_norms[1], EPS)
     out = [np.full(ROWS * count * D, FILL, np.float32) for count in (H, Hkv, Hkv)]
     call(lab.fast.small.split_row, qkv, ROW, shape, head_norms, given["cos"], given["sin"], *out)
     check_kept(given, before)

@@ -94,8 +94,8 @@ def test_task_1_scales_and_minima_are_rounded_to_float16(lab):
     numbers = np.random.default_rng(411).normal(size=(2, 32, 3)).astype(np.float32)
     codes = np.random.default_rng(412).integers(16, size=(32, 96)).astype(np.uint8)
     laid = lab.fast.weights8.lay_out(on_cpu(lab, codes, "uint8"), *(on_cpu(lab, x) for x in numbers), 4)
-    halves = numbers.astype(np.float16).astype(np.float64)
-    check_records(laid, Coded(codes, *halves, 4), "a matrix whose scales and minima are float32")
+    scales, minima = numbers.astype(np.float16).astype(np.float64)
+    check_records(laid, Coded(codes, scales, minima, 4), "a matrix whose scales and minima are float32")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -141,6 +141,10 @@ def test_task_1_in_8_bits_halves_go_to_the_even_level(lab):
     weights = np.random.default_rng(413).integers(-127, 127, size=(16, 64)) + 0.5
     weights[:, ::32] = np.where(np.arange(16) % 2, 127, -127)[:, None]
     check_table(lab, weights / 8, "weights that lie halfway between two levels")
+    scales = (1024 + 37 * np.arange(16)[:, None]) / 2**14  # float16 holds them
+    check_table(
+        lab, weights * scales, "weights halfway between two levels, which weight · (1 / scale) may miss"
+    )
 
 
 def test_task_1_in_8_bits_a_group_whose_scale_is_0_has_codes_of_128(lab):

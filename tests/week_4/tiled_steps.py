@@ -108,7 +108,7 @@ def attended(
     for name, array, was in zip(
         ("query", "keys", "values", "tables"), (query, keys, values, tables), before, strict=True
     ):
-        if array.tobytes() != was.tobytes():
+        if np.asarray(array).tobytes() != was.tobytes():
             raise CheckFailed(f"the argument `{name}` was written to, which may only be read")
     return out.reshape(T, H, D), lse.reshape(T, H)
 

@@ -28,7 +28,7 @@ from tiny_llm.positional_encoding import Angles
 
 
 class FloatParts(NamedTuple):
-    """The weights of a block: as :class:`tiny_llm.fast.block8.Parts`, with projections that are packed."""
+    """The weights of a block: as :class:`tiny_llm.fast.parts.Parts`, with projections that are packed."""
 
     attention_norm: np.ndarray  # float32 [E]
     attention_eps: np.float32

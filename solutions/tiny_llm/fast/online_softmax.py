@@ -63,7 +63,8 @@ def make_scratch(D, most):
 def score_queries(row, rows, count, D, scratch):
     """Scores of some queries for the keys of a tile, into ``scratch.scores``: row r is that of query ``row`` + r.
 
-    Two registers for each query are filled at a time: 32 keys. A score begins at 0, and the products of the D numbers
+    Two registers for each query are filled at a time, the scores of two blocks of 16 keys, whether or not the second
+    block has any. A score begins at 0, and the products of the D numbers
     are added with ``fma_rows`` from the first to the last: so it is the same to the last bit in whichever row and
     beside whatever other queries and keys.
 
@@ -103,7 +104,8 @@ def fold_row(i, query, seen, count, D, scratch):
         count: keys of the tile, from 1 to TILE.
         D: head size, a multiple of 16.
         scratch: ``scores`` from number ``seen`` on may be anything, NaN too, and count nothing. The ``weights`` from
-            there up to ``count`` are 0; there is room for writing them up to a multiple of 16. Of other rows and
+            there up to ``count`` are written as 0, all of them if no key is seen; there is room for writing them up
+            to a multiple of 16. Of other rows and
             queries nothing is read or written. A peak is NOTHING, with total 0, until a key is seen.
     """
     blocks, at, nothing = (count + 15) // 16, i * TILE, floats(NOTHING)

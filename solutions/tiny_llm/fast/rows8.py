@@ -24,7 +24,7 @@ from tiny_llm.fast.vectors import (
 GROUP = 32
 """Numbers that share a step: as many as weights share a scale."""
 SMALLEST = np.float32(2.0**-126)
-"""A step below this counts as 0: float32 holds it with fewer digits, and 1 / step may be infinite."""
+"""A step below this is kept as it is, but its inverse counts as 0, and so all codes are 0: 1 / step might be ∞."""
 
 
 class Rows8(NamedTuple):
@@ -66,7 +66,8 @@ def quantize_group(low, high, group, rows):
 
     The step is the largest magnitude / 127 in float32. A code is number · inverse of the step (:func:`inverse_of`),
     rounded to the nearest whole number, of two equally near to the even one. The offset is the sum of what was kept,
-    step · Σ codes, not that of the given numbers. So a group of zeros has codes, step and offset 0.
+    step · Σ codes, not that of the given numbers. So a group of zeros has codes, step and
+    offset 0; one whose step is below SMALLEST has this step, and codes and offset 0.
 
     Args:
         low, high: two registers of float32, the first 16 numbers and the other 16.

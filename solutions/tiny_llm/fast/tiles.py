@@ -2,7 +2,7 @@
 
 What is loaded once, 16 columns of a matrix, is used for all rows of the tile. A tile is an array [R, 16]. As in
 `vectors.py`, each function says in NumPy what compiled kernels do with instructions. The compiler must know R: it is
-a constant.
+a constant. Tiles have no operators such as +: a sum begins as a tile, and these functions add to it.
 """
 
 from __future__ import annotations

@@ -79,7 +79,8 @@ class LLM:
             remedy: how to weigh documents.
             fast: whether to run a model that is to be loaded as Day 4.7 does: in "8-bit", "bfloat16" or "float32", or
                 with True in the form that is chosen for this machine, by measurement at the first start. Then dtype
-                and attention don't count.
+                and attention don't count. On a CUDA device there are "bfloat16", which is what True means, and
+                "float32".
             around: puts something around the engine core that the loop drives, such as a watch on its steps.
 
         Raises:
@@ -98,7 +99,7 @@ class LLM:
         if not isinstance(model, Transformer):
             source = model
             if fast is not False:
-                model, attention = load_form(source, fast)
+                model, attention = load_form(source, fast, device)
             else:
                 weights = load_weights(source, dtype=dtype, device=device)
                 model = Transformer(weights.config, weights)

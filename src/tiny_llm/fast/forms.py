@@ -35,17 +35,20 @@ def forms_for(config: ModelConfig) -> tuple[str, ...]:
     return FORMS if config.vocab_size % _OUTPUTS == 0 else FORMS[:2]
 
 
-def load_form(source: str | Path, fast: bool | str) -> tuple[Transformer, str]:
+def load_form(source: str | Path, fast: bool | str, device: str = "cpu") -> tuple[Transformer, str]:
     """A model in a fast form, and the name of its way to attend.
 
     Args:
         source: as for :func:`tiny_llm.weights.load_weights`.
         fast: a form; or True for the one that :func:`tiny_llm.fast.choice.choose_for` chooses on this machine.
+        device: "cpu"; or "cuda", where there are the forms "float32" and "bfloat16", and True is the latter.
 
     Raises:
-        ValueError: ``fast`` is something else.
+        ValueError: ``fast`` is something else, or the device has no such form.
         WeightsError: the model can't be had, or has sizes for which the form has no kernels.
     """
+    if device != "cpu":
+        return _load_on(device, source, "bfloat16" if fast is True else fast)
     if fast is True:
         from tiny_llm.fast.choice import choose_for
 
@@ -70,3 +73,16 @@ def _load(source: str | Path, form: str) -> Transformer:
         return accelerate_floats(Transformer(weights.config, weights))
     except ValueError as error:
         raise WeightsError(f"{source}: {error}; load this model without fast=True") from error
+
+
+def _load_on(device: str, source: str | Path, form: bool | str) -> tuple[Transformer, str]:
+    if device.partition(":")[0] != "cuda":
+        raise ValueError(f"there are no fast forms for the device {device}: load the model without fast")
+    if form not in ("float32", "bfloat16"):
+        raise ValueError(f"fast={form!r} runs on the CPU; on {device} choose True, float32 or bfloat16")
+    from tiny_llm.fast.cuda import accelerate_on_cuda
+    from tiny_llm.model import Transformer
+    from tiny_llm.weights import load_weights
+
+    weights = load_weights(source, dtype=form, device=device)
+    return accelerate_on_cuda(Transformer(weights.config, weights)), "triton"

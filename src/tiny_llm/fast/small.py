@@ -172,7 +172,7 @@ def split_row(qkv, row, shape, norms, cos, sin, query, key, value):
             that have a norm are overwritten by what :func:`normalize_head` makes of them.
         row: which token.
         shape: H, Hkv, D.
-        norms: :class:`tiny_llm.fast.block8.HeadNorms`: ``query`` and ``key`` are the weights of a norm, float32 [D],
+        norms: :class:`tiny_llm.fast.parts.HeadNorms`: ``query`` and ``key`` are the weights of a norm, float32 [D],
             or have length 0 where there is none.
         cos, sin: float32 [T·D/2].
         query: float32 [T·H·D]; this token's row is written.

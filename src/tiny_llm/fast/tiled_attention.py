@@ -31,8 +31,8 @@ class Step(NamedTuple):
     """The sequences of a step."""
 
     starts: np.ndarray  # int32 [B + 1], `cu_seqlens_q`
-    kv_lens: np.ndarray  # int32 [B]
-    tables: np.ndarray  # int32 [B, most pages of one]
+    kv_lens: np.ndarray  # int32 [B], `seq_lens_kv`
+    tables: np.ndarray  # int32 [B, most pages of one], `block_table`
     tasks: np.ndarray  # int32 [tasks, 3], from :func:`deal`
     slots: np.ndarray  # int64 [T], `slot_mapping`
 

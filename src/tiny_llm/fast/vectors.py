@@ -5,8 +5,9 @@ stands here, and notices an index outside the array. Compiled kernels get the in
 `compiled_vectors.py`, with the same results to the last bit, and check no index.
 
 Registers in `Floats` hold float32, those in `Ints` int32. Two registers of float32 can be added, subtracted,
-multiplied and divided with `+ - * /`. Indices count the elements of an array in the order of memory, in which it must
-lie in one piece.
+multiplied and divided with `+ - * /`. There is nothing else: −x is `floats(0.0) - x`, and the smaller one of two is
+0 minus the :func:`largest` of −a and −b. Indices count the elements of an array in the order of memory, in which it
+must lie in one piece.
 """
 
 from __future__ import annotations
