@@ -9,6 +9,9 @@ import numpy as np
 from week_2.decode_checks import check_numpy
 from week_2.decode_oracle import NAN, folded, random_numbers
 
+from coursekit.check import CheckFailed
+
+from .eight_bits import is_unwritten, unwritten
 from .key_tiles import TILE
 from .online_softmax import QUERIES, ROWS, check_rest, copy_of, empty_scratch, put, rows_changed
 from .small_operations import FILL, call
@@ -45,10 +48,12 @@ def check_fold_row(
     row = scratch.scores[i * TILE : (i + 1) * TILE]
     row[:] = behind
     row[: max(seen, 0)] = scores[: max(seen, 0)]
-    scratch.peaks[:], scratch.totals[:] = FILL, FILL
+    scratch.peaks[:], scratch.totals[:], scratch.gathered[:] = FILL, FILL, FILL
     scratch.peaks[query], scratch.totals[query] = before.peak, before.total
     gathered = before.gathered(D)
     put(scratch.gathered, query, gathered[None])
+    own = scratch.weights[i * TILE : i * TILE + count]
+    own[:] = unwritten(count)
     old = copy_of(scratch)
     call(lab.fast.online_softmax.fold_row, i, query, seen, count, D, scratch)
     one = rows_changed(QUERIES, 1, query, 1)
@@ -59,8 +64,11 @@ def check_fold_row(
         allowed
         | {"weights": rows_changed(ROWS * TILE, TILE, i, 1), "scores": rows_changed(ROWS * TILE, TILE, i, 1)},
     )
+    lacking = np.flatnonzero(is_unwritten(own))
+    if len(lacking):
+        raise CheckFailed(f"the weights {where}: nothing was written for key {lacking[0]}")
     actual = (
-        scratch.weights[i * TILE : i * TILE + count],
+        own,
         scratch.peaks[[query]],
         scratch.totals[[query]],
         scratch.gathered[query * D : (query + 1) * D],
@@ -127,6 +135,18 @@ def mistaken_folds(seen: np.ndarray, count: int, before: Before, gathered: np.nd
         ),
         "the total so far is forgotten": (weights, peak, np.array([added]), kept),
         "the weights of this tile are not added": (weights, peak, total - added, kept),
+        "of the tile's weights only those of its last 16 keys are added": (
+            weights,
+            peak,
+            total - added + weights[(count - 1) // 16 * 16 :].sum(),
+            kept,
+        ),
+        "the weights of this tile are added before the total is scaled, and shrink with it": (
+            weights,
+            peak,
+            (before.total + added) * np.exp(before.peak - peak),
+            kept,
+        ),
         "what was gathered is not scaled to the new peak": (weights, peak, total, gathered),
         "the factor is turned round: it is e^(old peak − new peak)": (
             weights,

@@ -139,6 +139,7 @@ def check_add(lab: Any, row: int, rows: int, count: int, D: int) -> None:
     scratch = empty_scratch(lab, D)
     scratch.weights.reshape(ROWS, TILE)[:rows, :count] = weights
     put(scratch.values, 0, values)
+    scratch.gathered[:] = FILL
     put(scratch.gathered, row, before)
     old = copy_of(scratch)
     call(lab.fast.online_softmax.add_values, row, rows, count, D, scratch)

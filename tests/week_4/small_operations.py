@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from week_2.decode_checks import check_numpy
 from week_2.decode_oracle import NAN, random_numbers, stored
 
-from coursekit.check import CheckFailed
+from coursekit.check import CheckFailed, check_equal
 from coursekit.checking.kernel_run import run_as_python
 
 FILL = 7.0  # in what may be written, before it is
 ROW, ROWS = 1, 3  # the tests ask for row 1 of 3; in the others is NaN
 EPS = np.float32(1e-2)  # large: a wrong place shows
+NOT_HANDED_ON = (
+    "given rows in 8 bits, {name} does not leave them to `put_group`{error}. It takes both kinds of rows: Rows8, and "
+    "arrays of float32"
+)
+INFINITE = "∞ / ∞ or 0 · ∞: e^gate is infinite here, and `exponential` of −gate is limited"
 ELSEWHERE = "another row or another place was read: the test has put NaN there"
 
 Shape = tuple[int, int, int]
@@ -60,7 +66,7 @@ def check_written(
         for why, x in options.pop("suspects", {}).items()
         if not np.allclose(x, right, rtol=1e-4, atol=1e-4)
     }
-    check_numpy(rows[ROW], right, suspects=wrong, nan=ELSEWHERE, **options)
+    check_numpy(rows[ROW], right, suspects=wrong, **{"nan": ELSEWHERE} | options)
     others = rows[[row for row in range(ROWS) if row != ROW]]
     name = f"what stands in the rows beside row {ROW} (it was full of {FILL:.0f} before)"
     check_numpy(others, np.full(others.shape, FILL), name=name, rtol=0, atol=0)
@@ -177,4 +183,60 @@ def check_gate_row(small: Any, gate: np.ndarray, up: np.ndarray, where: str) -> 
         name=f"silu(gate) · up of {where}",
         axes="width",
         suspects=wrong,
+        nan=INFINITE if np.abs(gate).max() > 1e3 else ELSEWHERE,
     )
+
+
+def check_handed_on(
+    lab: Any, function: Any, arguments: tuple[Any, ...], width: int, right: np.ndarray
+) -> None:
+    """A function whose last argument are rows leaves them to `put_group`, group by group, whatever they are."""
+    __tracebackhide__ = True
+    name, taken, loads = getattr(function, "py_func", function).__name__, {}, []
+    numbers, inner = ROWS * width, lab.fast.small.load_floats
+    steps = np.full((2, numbers // 32), NAN, np.float32)
+    rows = lab.fast.rows8.Rows8(np.full(numbers, -128, np.int8), *steps)
+
+    def put_group(low: np.ndarray, high: np.ndarray, group: int, given: Any) -> None:
+        if given is not rows:
+            raise CheckFailed(f"{name} gave `put_group` other rows than those that it was given itself")
+        if group in taken:
+            raise CheckFailed(f"{name} gave `put_group` group {group} twice")
+        taken[int(group)] = np.concatenate([low, high])
+
+    def load_floats(array: np.ndarray, at: int) -> Any:
+        loads.append(at)
+        return inner(array, at)
+
+    with patch.multiple(lab.fast.small, put_group=put_group, load_floats=load_floats):
+        try:
+            call(function, *arguments, rows)
+        except (AttributeError, TypeError) as error:
+            raise CheckFailed(NOT_HANDED_ON.format(name=name, error=f" ({error})")) from error
+    first, count = ROW * width // 32, width // 32
+    if not taken or not np.isnan(steps).all():
+        raise CheckFailed(NOT_HANDED_ON.format(name=name, error=""))
+    check_equal(
+        sorted(taken), [*range(first, first + count)], name=f"the groups that {name} gives `put_group`"
+    )
+    check_numpy(
+        np.concatenate([taken[group] for group in sorted(taken)]),
+        right,
+        name=f"the numbers that {name} gives `put_group`",
+        axes="width",
+    )
+    if len(loads) > 4 * width // 16:
+        raise CheckFailed(
+            f"{name} loads {len(loads)} registers for a row of {width} numbers, which fill {width // 16}: is "
+            "something computed for each group anew that is the same for the whole row?"
+        )
+
+
+def check_either_kind(lab: Any) -> None:
+    """`normalize_row` and `gate_row` leave their rows to `put_group`."""
+    __tracebackhide__ = True
+    x, weight, up = (random_numbers(seed, 160) for seed in (536, 537, 538))
+    norm = only_row(x), ROW, 160, float32(weight), EPS
+    check_handed_on(lab, lab.fast.small.normalize_row, norm, 160, x / root(x) * weight)
+    gate_up = only_row(np.concatenate([x, up])), ROW, 160
+    check_handed_on(lab, lab.fast.small.gate_row, gate_up, 160, silu(x) * up)

@@ -34,6 +34,7 @@ NORMS = {
     "no norms": (False, False),
     "norms of query and key heads": (True, True),
     "a norm of the query heads alone": (True, False),
+    "a norm of the key heads alone": (False, True),
 }
 """Whether queries have a norm, and keys."""
 
@@ -56,7 +57,11 @@ def angles(D: int) -> tuple[np.ndarray, np.ndarray]:
 def mistaken_turns(heads: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> dict[str, np.ndarray]:
     D = heads.shape[-1]
     first = np.resize(cos[:16], D // 2), np.resize(sin[:16], D // 2)
+    right, b = np.split(turned(heads, cos, sin), 2, axis=-1)[0], heads[..., D // 2 :]
     return {
+        "b · cos + a · sin was computed with the new a: it is the old one": np.concatenate(
+            [right, b * cos + right * sin], axis=-1
+        ),
         "turned the other way: the signs of the sines are exchanged": turned(heads, cos, -sin),
         "numbers next to each other were taken for a pair: a is in the first half, b in the second": (
             pairs_of_neighbors(heads, cos, sin)
