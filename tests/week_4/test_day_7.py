@@ -91,12 +91,15 @@ def test_task_1_codes_scales_and_minima_have_their_places_in_records(lab, bits, 
     check_records(laid, matrix, f"a matrix [{outputs}, {width}] of {bits} bits")
 
 
-def test_task_1_scales_and_minima_are_rounded_to_float16(lab):
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_task_1_scales_and_minima_are_rounded_to_float16(lab, dtype):
     numbers = np.random.default_rng(411).normal(size=(2, 32, 3)).astype(np.float32)
+    numbers = rounded_to_bfloat16(numbers) if dtype == "bfloat16" else numbers
     codes = np.random.default_rng(412).integers(16, size=(32, 96)).astype(np.uint8)
-    laid = lab.fast.weights8.lay_out(on_cpu(lab, codes, "uint8"), *(on_cpu(lab, x) for x in numbers), 4)
-    scales, minima = numbers.astype(np.float16).astype(np.float64)
-    check_records(laid, Coded(codes, scales, minima, 4), "a matrix whose scales and minima are float32")
+    parts = (on_cpu(lab, part, dtype) for part in numbers)
+    laid = lab.fast.weights8.lay_out(on_cpu(lab, codes, "uint8"), *parts, 4)
+    halves = numbers.astype(np.float16).astype(np.float64)
+    check_records(laid, Coded(codes, *halves, 4), f"a matrix whose scales and minima are {dtype}")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
