@@ -98,8 +98,8 @@ def test_task_1_scales_and_minima_are_rounded_to_float16(lab, dtype):
     codes = np.random.default_rng(412).integers(16, size=(32, 96)).astype(np.uint8)
     parts = (on_cpu(lab, part, dtype) for part in numbers)
     laid = lab.fast.weights8.lay_out(on_cpu(lab, codes, "uint8"), *parts, 4)
-    halves = numbers.astype(np.float16).astype(np.float64)
-    check_records(laid, Coded(codes, *halves, 4), f"a matrix whose scales and minima are {dtype}")
+    scales, minima = numbers.astype(np.float16).astype(np.float64)
+    check_records(laid, Coded(codes, scales, minima, 4), f"a matrix whose scales and minima are {dtype}")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
