@@ -207,6 +207,12 @@ def test_an_array_of_a_named_tuple_in_which_passes_write_to_one_place_is_named()
         run_as_python(into_named_room, x, Room(out))
 
 
+def test_what_is_to_be_called_before_each_pass_is() -> None:
+    calls: list[None] = []
+    run_as_python(doubled, *numbers(), before_pass=lambda: calls.append(None))
+    assert len(calls) == 3
+
+
 def test_prange_is_what_it_was_afterwards() -> None:
     with pytest.raises(CheckFailed):
         run_as_python(doubled_in_one_array, *numbers())

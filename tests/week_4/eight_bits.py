@@ -20,6 +20,7 @@ TRUNCATED = "the numbers are cut off: each becomes the nearest whole number"
 UP = "halves are rounded up: the even number is taken"
 AWAY = "halves are rounded away from 0: the even number is taken"
 SIGNED = "the largest number is taken, not the largest magnitude"
+POISON = "NaN was read: it stands in `rows` before the call, and in `x` beside the row"
 OF_GIVEN = "it is the sum of the given numbers: what was kept counts, step · Σ codes"
 UNSCALED = "Σ codes is not multiplied by the step"
 
@@ -141,6 +142,7 @@ def check_groups(rows: Any, first: int, expected: Kept, name: str, given: np.nda
     stop = first + len(expected.steps)
     mistakes = {} if given is None else suspected(given)
     nan = "0 / 0 or 0 · ∞: a group of zeros has no inverse step, and becomes codes, step and offset 0"
+    usable = bool(np.all(expected.steps >= TINY))
     for field in ("steps", "offsets"):
         lacking = [i for i in range(first, stop) if is_unwritten(getattr(rows, field))[i]]
         require(
@@ -164,7 +166,7 @@ def check_groups(rows: Any, first: int, expected: Kept, name: str, given: np.nda
             rtol=0 if field == "codes" else 2e-7,
             atol=0,
             suspects=mistakes.get(field),
-            nan=nan if field == "offsets" and np.any(expected.steps == 0) else None,
+            nan=POISON if usable else nan if field == "offsets" else None,
         )
     check_unwritten(rows, first, stop, name)
 

@@ -16,8 +16,8 @@ from .records import GROUP, LANES, Coded
 NAN = float("nan")
 ROOM = 2  # rows behind those in use, and groups behind them, for other matrices
 NOT_READ = (
-    "NaN was read: it stands in rows and blocks that are none of this call's, and in `out` where `add` is not asked "
-    "for"
+    "NaN was read: it stands in rows and blocks that are none of this call's, in the bias, and in `out` where `add` "
+    "is not asked for"
 )
 NOT_ALONE = (
     "not what it is alone, to the last bit: each row must go through the same operations in the same order, "

@@ -101,13 +101,13 @@ class Coded:
         return self.codes * scales + minima
 
     def laid_out(self, lab: Any) -> Any:
-        """The matrix as the kernels get it, without Task 1."""
+        """The matrix as the kernels get it, without Task 1; its bias is NaN, as a product does not read it."""
         numbers = [
             by_record(part).astype(np.float16).view(np.uint8).reshape(*code_bytes_shape(self), 32)
             for part in (self.scales, self.minima)
         ]
         records = np.concatenate([code_bytes(self.codes, self.bits), *numbers], axis=2)
-        bias = np.full(0, np.nan, np.float32)
+        bias = np.full(len(self.codes), np.nan, np.float32)
         return lab.fast.weights8.LaidOut(records.reshape(-1), bias, *self.codes.shape, self.bits)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from week_2.decode_checks import check_numpy
 from week_2.decode_oracle import random_numbers
-from week_2.packed import on_cpu, random_matrix
+from week_2.packed import on_cpu, random_matrix, rounded_to_bfloat16
 from week_3.ragged import CASES
 
 from coursekit.check import check, check_equal, check_raises, check_untouched
@@ -50,6 +50,7 @@ from .key_tiles import COUNTS, check_find, check_keys, check_values
 from .online_softmax import check_add, check_same_scores, check_scores
 from .products import Product, check_alone, grow, run_tile
 from .records import SHAPES, Coded, check_records, lay_out
+from .shares import check_order, check_shares, tiles_of_workers
 from .small_compiled import (
     check_anywhere,
     check_compiled,
@@ -90,20 +91,36 @@ def test_task_1_codes_scales_and_minima_have_their_places_in_records(lab, bits, 
     check_records(laid, matrix, f"a matrix [{outputs}, {width}] of {bits} bits")
 
 
-def test_task_1_scales_and_minima_are_rounded_to_float16(lab):
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_task_1_scales_and_minima_are_rounded_to_float16(lab, dtype):
     numbers = np.random.default_rng(411).normal(size=(2, 32, 3)).astype(np.float32)
+    numbers = rounded_to_bfloat16(numbers) if dtype == "bfloat16" else numbers
     codes = np.random.default_rng(412).integers(16, size=(32, 96)).astype(np.uint8)
-    laid = lab.fast.weights8.lay_out(on_cpu(lab, codes, "uint8"), *(on_cpu(lab, x) for x in numbers), 4)
+    parts = (on_cpu(lab, part, dtype) for part in numbers)
+    laid = lab.fast.weights8.lay_out(on_cpu(lab, codes, "uint8"), *parts, 4)
     scales, minima = numbers.astype(np.float16).astype(np.float64)
-    check_records(laid, Coded(codes, scales, minima, 4), "a matrix whose scales and minima are float32")
+    check_records(laid, Coded(codes, scales, minima, 4), f"a matrix whose scales and minima are {dtype}")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_task_1_a_bias_becomes_float32(lab, dtype):
     matrix = Coded.random(48, 64, 4)
-    bias = np.arange(48) / 8 - 3
+    numbers = random_numbers(414, 48) * 3
+    bias = rounded_to_bfloat16(numbers) if dtype == "bfloat16" else float32(numbers)
     laid = lay_out(lab, matrix, bias=on_cpu(lab, bias, dtype))
-    check(laid.bias, bias, name=f"the bias, given as {dtype}", axes="output", framework="numpy")
+    check(
+        laid.bias,
+        bias,
+        name=f"the bias, given as {dtype}",
+        axes="output",
+        framework="numpy",
+        rtol=0,
+        atol=0,
+        suspects={
+            "it is rounded to float16": bias.astype(np.float16),
+            "it is rounded to bfloat16": rounded_to_bfloat16(bias),
+        },
+    )
     check_records(laid, matrix, "a matrix with a bias")
 
 
@@ -150,7 +167,7 @@ def test_task_1_in_8_bits_halves_go_to_the_even_level(lab):
 def test_task_1_in_8_bits_a_group_whose_scale_is_0_has_codes_of_128(lab):
     weights = random_weights(32, 96)
     weights[5, 32:64] = 0
-    weights[20, :32] = 1e-9 * np.sign(weights[20, :32])
+    weights[20, :32] = 3e-6 * np.sign(weights[20, :32])
     name = "weights with a group of zeros, and one whose scale float16 rounds to 0"
     check_table(lab, weights, name)
 
@@ -389,6 +406,19 @@ def test_task_3_workers_share_the_blocks_and_no_memory(lab, multiply, T, workers
     out, x = product.out(False, where), product.memory(lab, 0, T)
     run_as_python(multiply.multiply, product.weight(lab), x, T, False, workers, out, deep=True)
     product.check(out, False, where, name=f"{plural(T, 'row')} times 5 blocks by {plural(workers, 'worker')}")
+
+
+@pytest.mark.parametrize(("blocks", "workers"), [(5, 1), (7, 4), (6, 3), (3, 8)])
+def test_task_3_each_worker_takes_neighboring_blocks_and_about_as_many_as_others(
+    lab, multiply, monkeypatch, blocks, workers
+):
+    for T in (3, multiply.AT_A_TIME + 1, 2 * multiply.AT_A_TIME):
+        check_shares(tiles_of_workers(lab, monkeypatch, blocks, T, workers), blocks, T, workers)
+
+
+def test_task_3_some_rows_go_through_all_blocks_of_a_worker_before_the_next_rows(lab, multiply, monkeypatch):
+    T = 2 * multiply.AT_A_TIME + 13
+    check_order(tiles_of_workers(lab, monkeypatch, 5, T, 2), multiply.AT_A_TIME)
 
 
 @pytest.mark.parametrize("bits", [4, 8])

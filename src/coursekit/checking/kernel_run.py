@@ -33,7 +33,13 @@ SAME_PLACES = (
 )
 
 
-def run_as_python(kernel: Any, *arguments: Any, spread: bool = True, deep: bool = False) -> Any:
+def run_as_python(
+    kernel: Any,
+    *arguments: Any,
+    spread: bool = True,
+    deep: bool = False,
+    before_pass: Callable[[], object] | None = None,
+) -> Any:
     """Call a kernel without compiling it.
 
     Args:
@@ -42,6 +48,7 @@ def run_as_python(kernel: Any, *arguments: Any, spread: bool = True, deep: bool 
         spread: whether it must have a `prange` loop, of which no two passes may write to the same place of an array.
         deep: whether compiled functions that it calls, and those that they call, run as Python, too. Functions of
             registers are given arrays here, with which they can't be compiled.
+        before_pass: called before each pass of a `prange` loop.
 
     Returns:
         what the kernel returns.
@@ -51,7 +58,7 @@ def run_as_python(kernel: Any, *arguments: Any, spread: bool = True, deep: bool 
     """
     __tracebackhide__ = True
     function = getattr(kernel, "py_func", kernel)
-    loops = _Loops(function)
+    loops = _Loops(function, before_pass)
     called = _called(function) if deep else [function]
     try:
         with np.errstate(all="ignore"), loops.watched(called), _uncompiled(called if deep else []):
@@ -101,8 +108,9 @@ def _uncompiled(functions: list[Callable[..., Any]]) -> Iterator[None]:
 class _Loops:
     """Stands in for `prange` while a function runs."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], before_pass: Callable[[], object] | None = None) -> None:
         self.function = function
+        self.before_pass = before_pass or (lambda: None)
         self.found = False
 
     @contextmanager
@@ -125,6 +133,7 @@ class _Loops:
         written = {name: np.zeros(x.shape, bool) for name, x in arrays.items()}
         for number in passes:
             before = {name: x.copy() for name, x in arrays.items()}
+            self.before_pass()
             yield number
             for name, x in arrays.items():
                 now = _changed(before[name], x)
