@@ -22,7 +22,6 @@ HEAD = 1
 UNUSED = (
     "numbers were read that belong to no token of this tile and head: the test has put NaN into all of them"
 )
-NEXT = "what lies behind the tile's last token was looked up, too"
 
 
 def in_sixteens(count: int) -> int:
