@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import subprocess
 import sys
@@ -179,8 +180,9 @@ def test_heads_without_kernels_for_their_size_are_refused_in_one_line(tmp_path: 
 
 
 def test_positions_that_only_a_damaged_config_has_are_refused_in_one_line(tmp_path: Path) -> None:
-    model = random_model(BLOCKS)
-    model.config.max_position_embeddings = 10**9
+    config = copy.deepcopy(BLOCKS)
+    config.max_position_embeddings = 10**9
+    model = random_model(config)
     source = write_gguf(tmp_path / "model.gguf", model)
     assert "asks for 1,000,000,000 positions" in message(load_fast, source)
 

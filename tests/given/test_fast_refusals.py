@@ -100,6 +100,13 @@ def test_pages_of_another_dtype() -> None:
         TiledAttention()(query, pages[0], pages[1], None, 1.0, True)  # type: ignore[arg-type]
 
 
+def test_heads_of_another_size_beside_the_plain_blocks() -> None:
+    pages = torch.zeros(2, 3, 4, 1, 16, dtype=torch.bfloat16)
+    query: Any = torch.zeros(1, 2, 16)
+    with pytest.raises(ValueError, match="a multiple of 32 numbers, not 16: choose auto"):
+        TiledAttention()(query, pages[0], pages[1], None, 1.0, True)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("length", [1, POSITIONS])
 def test_as_many_positions_as_tokens(length: int) -> None:
     fast = accelerate(small_model(FAMILY))

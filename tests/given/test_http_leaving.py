@@ -21,8 +21,10 @@ from week_3.patience import limit
 
 from tiny_llm.server.run import HttpServer
 
-COMPLETION = {"model": NAME, "prompt": "a", "max_tokens": 100, "ignore_eos": True}
-CHAT = {"model": NAME, "messages": HELLO, "max_tokens": 100, "ignore_eos": True}
+# Greedy: a token that is drawn may be one without text, for which nothing is sent.
+ALIKE = {"model": NAME, "max_tokens": 100, "ignore_eos": True, "temperature": 0}
+COMPLETION = {**ALIKE, "prompt": "a"}
+CHAT = {**ALIKE, "messages": HELLO}
 PATHS: dict[str, dict[str, Any]] = {"/v1/completions": COMPLETION, "/v1/chat/completions": CHAT}
 
 

@@ -7,6 +7,7 @@ import torch
 from numba import get_num_threads
 from torch import Tensor
 
+from tiny_llm.fast.parts import HEAD_MULTIPLE
 from tiny_llm.fast.tiled_attention import Pages, Step, attend, deal
 from tiny_llm.paged.attention import Attended
 from tiny_llm.paged.metadata import ForwardMeta
@@ -66,9 +67,13 @@ class TiledAttention:
         """Attend; arguments and results as for :func:`tiny_llm.paged.attention.paged_attention`.
 
         Raises:
-            ValueError: the pages aren't in bfloat16.
+            ValueError: the pages aren't in bfloat16, or the size of a head isn't a multiple of 32.
         """
         (T, H, D), Hkv = query.shape, keys.shape[2]
+        if D % HEAD_MULTIPLE:
+            raise ValueError(
+                f"the tiled way to attend takes heads of a multiple of {HEAD_MULTIPLE} numbers, not {D}: choose auto"
+            )
         out, lse = np.empty((T, Hkv, H // Hkv, D), np.float32), np.empty((T, Hkv, H // Hkv), np.float32)
         attend(
             query.float().contiguous().numpy().reshape(T, Hkv, H // Hkv, D),
