@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from benchmarks.ladder import Ladder
-from benchmarks.picture import COLOURS, INK, MUTED, PAPER, SETTINGS
+from benchmarks.picture import COLOURS, INK, MUTED, PAPER, stack
 from benchmarks.report import rows_of
 from benchmarks.rounds import Record, Samples
-from coursekit.errors import CourseError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,26 +32,16 @@ def draw_climbs(ladders: Sequence[Ladder], record: Record, caption: str) -> byte
     Raises:
         CourseError: matplotlib is not installed.
     """
-    try:
-        import matplotlib as mpl
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise CourseError("the picture needs matplotlib: `pdm install` brings it") from None
     drawn = [(ladder, rows) for ladder in ladders if (rows := rows_of(ladder, record))]
-    heights = [LADDER_HEIGHT + ROW_HEIGHT * len(rows) for _, rows in drawn]
-    bottom, top = scale([row.median(ladder.quantities[0].name) for ladder, rows in drawn for row in rows])
-    with mpl.rc_context(SETTINGS):
-        fig = Figure(figsize=(WIDTH, sum(heights) + 0.4), layout="constrained")
-        axes = fig.subplots(len(drawn), 1, squeeze=False, height_ratios=heights)[:, 0]
-        for number, (ax, (ladder, rows)) in enumerate(zip(axes, drawn, strict=True)):
-            ax.set_xscale("log")
-            ax.set_xlim(bottom, top * (top / bottom) ** ROOM)
-            _draw(ax, ladder, rows, COLOURS[number % len(COLOURS)])
-            _draw_powers(ax, bottom, top)
-        fig.supxlabel(caption.replace(" · torch", "\ntorch"), fontsize=7.5, color=MUTED)
-        buffer = io.BytesIO()
-        fig.savefig(buffer, format="svg", metadata={"Date": None})
-    return buffer.getvalue()
+    ends = scale([row.median(ladder.quantities[0].name) for ladder, rows in drawn for row in rows])
+    parts = [
+        (
+            LADDER_HEIGHT + ROW_HEIGHT * len(rows),
+            partial(_draw, ladder=ladder, rows=rows, ends=ends, colour=COLOURS[number % len(COLOURS)]),
+        )
+        for number, (ladder, rows) in enumerate(drawn)
+    ]
+    return stack(parts, caption.replace(" · torch", "\ntorch"), WIDTH, below=0.4)
 
 
 def scale(values: Sequence[float]) -> tuple[float, float]:
@@ -62,10 +51,13 @@ def scale(values: Sequence[float]) -> tuple[float, float]:
     return bottom, max(10 * bottom, *values)
 
 
-def _draw(ax: Axes, ladder: Ladder, rows: Sequence[Samples], colour: str) -> None:
-    main = ladder.quantities[0]
+def _draw(
+    ax: Axes, ladder: Ladder, rows: Sequence[Samples], ends: tuple[float, float], colour: str
+) -> None:
+    main, (bottom, top) = ladder.quantities[0], ends
     values = [row.median(main.name) for row in rows]
-    bottom = ax.get_xlim()[0]
+    ax.set_xscale("log")
+    ax.set_xlim(bottom, top * (top / bottom) ** ROOM)
     ax.barh(
         range(len(rows)), [max(value - bottom, 0) for value in values], left=bottom, color=colour, height=0.66
     )
@@ -85,6 +77,7 @@ def _draw(ax: Axes, ladder: Ladder, rows: Sequence[Samples], colour: str) -> Non
             color=INK,
             bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 1},
         )
+    _draw_powers(ax, bottom, top)
 
 
 def _draw_powers(ax: Axes, bottom: float, top: float) -> None:

@@ -55,7 +55,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "torch": {"dtype": "bfloat16", "bits": 4, "matmul": "torch"},
     "bfloat16": {"dtype": "bfloat16"},
 }
-"""The models that the cases name, and how to load each; besides, "fast" is Day 4.7's."""
+"""The models that the cases name, and how to load each; besides, "packed" and "fast" are Day 4.7's."""
 
 
 def bench(
@@ -122,7 +122,7 @@ def bench(
             rounds = 1 if quick else repeats
             bench_serving_http(course, about, target, impl, asked, rounds, console, progress)
             return
-        chosen = choose(all_cases(_models(progress), _text(), week), what or [])
+        chosen = choose(all_cases(make_models(progress), _text(), week), what or [])
         require_places(target)
         if quick:
             chosen, repeats = [replace(case, tokens=case.tokens // 2) for case in chosen], 1
@@ -200,11 +200,15 @@ def _names(ladder: str, all_cases: Sequence[Case]) -> str:
     return f"{ladder} ({', '.join(case.name for case in all_cases if case.ladder == ladder)})"
 
 
-def _models(progress: Console) -> GetModel:
+def make_models(progress: Console) -> GetModel:
     """Loads each model when it is first asked for."""
 
     @cache
     def model(name: str) -> Transformer:
+        if name == "packed":
+            from tiny_llm.fast.float_model import accelerate_floats
+
+            return accelerate_floats(model("bfloat16"))
         if name == "fast":
             return load_fast(MODEL, progress).model
         return load(MODEL, device="cpu", console=progress, **FORMS[name]).model

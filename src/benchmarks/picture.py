@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.ladder import Ladder
@@ -35,9 +36,17 @@ SETTINGS: Any = {
 WIDTH = 7.2
 ROW_HEIGHT, LADDER_HEIGHT = 0.28, 0.75
 
+Part = tuple[float, Callable[["Axes"], None]]
+"""A part of a picture: its height in inches, and what draws it."""
 
-def draw(ladders: Sequence[Ladder], record: Record, caption: str) -> bytes:
-    """All ladders that have rows, one under the other, as SVG.
+
+def stack(parts: Sequence[Part], caption: str, width: float = WIDTH, below: float = 0.3) -> bytes:
+    """The parts one under the other, and the caption under them, as SVG.
+
+    Args:
+        parts: at least one.
+        caption: the machine.
+        width: of the picture; and below: the caption's height, both in inches.
 
     Raises:
         CourseError: matplotlib is not installed.
@@ -47,17 +56,29 @@ def draw(ladders: Sequence[Ladder], record: Record, caption: str) -> bytes:
         from matplotlib.figure import Figure
     except ImportError:
         raise CourseError("the picture needs matplotlib: `pdm install` brings it") from None
-    drawn = [(ladder, rows) for ladder in ladders if (rows := rows_of(ladder, record))]
-    heights = [LADDER_HEIGHT + ROW_HEIGHT * len(rows) for _, rows in drawn]
+    heights = [height for height, _ in parts]
     with mpl.rc_context(SETTINGS):
-        fig = Figure(figsize=(WIDTH, sum(heights) + 0.3), layout="constrained")
-        axes = fig.subplots(len(drawn), 1, squeeze=False, height_ratios=heights)[:, 0]
-        for number, (ax, (ladder, rows)) in enumerate(zip(axes, drawn, strict=True)):
-            _draw_ladder(ax, ladder, rows, COLOURS[number % len(COLOURS)])
+        fig = Figure(figsize=(width, sum(heights) + below), layout="constrained")
+        axes = fig.subplots(len(parts), 1, squeeze=False, height_ratios=heights)[:, 0]
+        for ax, (_, draw_part) in zip(axes, parts, strict=True):
+            draw_part(ax)
         fig.supxlabel(caption, fontsize=7.5, color=MUTED)
         buffer = io.BytesIO()
         fig.savefig(buffer, format="svg", metadata={"Date": None})
     return buffer.getvalue()
+
+
+def draw(ladders: Sequence[Ladder], record: Record, caption: str) -> bytes:
+    """All ladders that have rows, as :func:`stack` gives them."""
+    drawn = [(ladder, rows) for ladder in ladders if (rows := rows_of(ladder, record))]
+    parts = [
+        (
+            LADDER_HEIGHT + ROW_HEIGHT * len(rows),
+            partial(_draw_ladder, ladder=ladder, rows=rows, colour=COLOURS[number % len(COLOURS)]),
+        )
+        for number, (ladder, rows) in enumerate(drawn)
+    ]
+    return stack(parts, caption)
 
 
 def _draw_ladder(ax: Axes, ladder: Ladder, rows: Sequence[Samples], colour: str) -> None:

@@ -92,6 +92,7 @@ def steps() -> Iterator[Step]:
     served = partial(_by_engine, "auto", SERVED.day)
     yield Step(SERVED.name, f"{SERVED.number} served (4.6)", "float32", served)
     yield Step("bfloat16", "S10 in bfloat16", "bfloat16", served)
+    yield Step("packed", "packed and fused, bfloat16 (4.7)", "packed", partial(_by_engine, "tiled", FAST_DAY))
     yield Step("blocks", "blocks in 8 bits (4.7)", "fast", partial(_by_engine, "auto", FAST_DAY))
     yield Step("tiles", "attention in tiles (4.7)", "fast", partial(_by_engine, "tiled", FAST_DAY))
 
@@ -100,7 +101,7 @@ def cases(model: GetModel, text: Sequence[int]) -> Iterator[Case]:
     """Every step with one request, then every step with many.
 
     Args:
-        model: called when a case runs; the form "fast" is the model as Day 4.7 has it.
+        model: called when a case runs; Day 4.7's model is the form "packed" in bfloat16, and "fast" in 8 bits.
         text: token ids to cut the prompts from.
     """
     for workload in (SINGLE, MANY):

@@ -14,6 +14,7 @@ from typing import NoReturn
 INTERRUPTED = 130
 """The exit code after Ctrl-C, as shells give it: 128 and the signal's number."""
 
+_LATER = 0.05  # seconds
 _CLEAN_TERMINAL = b"\r\x1b[2K\x1b[?25h"  # the line emptied of what a spinner wrote, the cursor shown again
 
 
@@ -39,11 +40,27 @@ def leaving_when_terminated() -> Iterator[None]:
 
     To be called in the main thread.
     """
-    before = signal.signal(signal.SIGTERM, _exit)
+    before, report = signal.signal(signal.SIGTERM, _exit), sys.unraisablehook
+    again: list[threading.Timer] = []
+
+    def report_or_exit(lost: sys.UnraisableHookArgs) -> None:
+        # Python drops what is raised where an object ends, so the exit has to be raised again: elsewhere, so later.
+        if isinstance(lost.exc_value, SystemExit):
+            again.append(threading.Timer(_LATER, os.kill, (os.getpid(), signal.SIGTERM)))
+            again[-1].start()
+        else:
+            report(lost)
+
+    sys.unraisablehook = report_or_exit
     try:
         yield
     finally:
+        for timer in again:
+            timer.cancel()
+        sys.unraisablehook = report
         signal.signal(signal.SIGTERM, before)
+    if again:
+        _exit(signal.SIGTERM, None)
 
 
 def leave_at_once_from_now_on() -> None:

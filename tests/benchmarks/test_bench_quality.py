@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +19,7 @@ from copies import make_copy
 from toy_model import tiny_model
 
 from benchmarks.__main__ import COMMANDS
-from benchmarks.quality import command, pieces
+from benchmarks.quality import command, forms, pieces
 from benchmarks.quality.forms import Form, Load, Predict
 from coursekit.cli import execute
 from coursekit.manifest import Manifest, load_manifest
@@ -200,6 +199,23 @@ def test_a_text_longer_than_a_piece_is_predicted_in_pieces(run: Run, target: Pat
     assert json.loads(target.read_text())["positions"] == 2 * (pieces.LONGEST - 1)
 
 
+def test_the_packed_form_is_packed_in_bfloat16_and_predicts_as_the_plain_one_does() -> None:
+    model, asked = tiny_model(E=64, D=32, F=96, V=48, dtype="bfloat16"), []
+
+    def load_model(**how: Any) -> Any:
+        asked.append(how)
+        return model
+
+    form = next(form for form in forms.FORMS if form.name == "packed-pages")
+    ids = [(5 * i) % 48 for i in range(70)]
+    ours, plain = (
+        torch.cat(list(rows)) for rows in (form.make(load_model)(ids), forms.whole(model, ids))
+    )
+    assert asked == [{"dtype": "bfloat16"}]
+    assert not torch.equal(ours, plain)
+    assert float((ours - plain).norm() / plain.norm()) < 0.05
+
+
 def test_before_the_model_is_written_one_line_names_the_task_that_comes_first(tmp_path: Path) -> None:
     lessons = load_manifest(Course.find()).lessons
     week_1 = Manifest(tuple(lesson for lesson in lessons if lesson.week == 1))
@@ -221,9 +237,7 @@ def test_sigterm_ends_it_with_its_exit_code(target: Path) -> None:
     )
     assert process.stderr is not None
     assert "float32" in process.stderr.readline()
-    while process.poll() is None:  # one that comes while Python ends an object is lost
-        process.send_signal(signal.SIGTERM)
-        with suppress(subprocess.TimeoutExpired):
-            process.communicate(timeout=5)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
     assert process.returncode == 143
     assert not target.exists()

@@ -14,7 +14,7 @@ from rich.console import Console
 from toy_model import tiny_model
 from toy_ways import FittingTokenizer
 
-from benchmarks import stages
+from benchmarks import command, stages
 from benchmarks.climbs import draw_climbs, scale
 from benchmarks.command import all_cases, choose
 from benchmarks.keeping import keep, require_places
@@ -52,8 +52,21 @@ def test_every_stage_is_a_step_and_the_fast_engine_is_the_last() -> None:
     labels = [step.label for step in steps()]
     numbers = [label.split()[0] for label in labels if not label.endswith("(4.7)")]
     assert list(dict.fromkeys(numbers)) == list(dict.fromkeys(stage.number for stage in STAGES))
-    assert [step.form for step in steps()][-3:] == ["bfloat16", "fast", "fast"]
+    assert [step.form for step in steps()][-4:] == ["bfloat16", "packed", "fast", "fast"]
     assert "tiles" in labels[-1]
+
+
+def test_the_packed_step_has_the_plain_model_in_bfloat16_packed(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, asked = tiny_model(E=64, D=32, F=96, V=48, dtype="bfloat16"), []
+
+    def load_model(source: str, **how: Any) -> Any:
+        asked.append(how["dtype"])
+        return SimpleNamespace(model=model)
+
+    monkeypatch.setattr(command, "load", load_model)
+    packed = command.make_models(Console())("packed")
+    assert ([type(block).__name__ for block in packed.blocks], asked) == (["FloatBlock"], ["bfloat16"])
+    assert packed.embedding.weight.dtype == model.embedding.weight.dtype
 
 
 def test_each_workload_has_every_step_in_the_same_order() -> None:

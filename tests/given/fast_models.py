@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -12,6 +13,7 @@ from tiny_llm.config import ModelConfig
 from tiny_llm.engine.batch import ServedBatch
 from tiny_llm.engine.limits import Limits
 from tiny_llm.engine.make_batch import make_batch
+from tiny_llm.fast.packed import onednn_takes
 from tiny_llm.model import Transformer
 from tiny_llm.quantize import QuantizedTensor, dequantize, quantize
 from tiny_llm.request import Request
@@ -143,3 +145,9 @@ def differences(ours: Sequence[Noted], theirs: Sequence[Noted]) -> list[str]:
             if not torch.equal(a, b):
                 found.append(f"request {number}, token {step}: {float((a - b).abs().max())} apart")
     return found
+
+
+def require_onednn(dtype: torch.dtype) -> None:
+    """Skip the test where fast blocks in floats don't promise the same bits in any company."""
+    if not onednn_takes(dtype):
+        pytest.skip(f"this machine has no oneDNN for {dtype}, and nothing is promised without it")

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-from fast_models import FAMILIES, Noted, differences, engine, random_ids, small_model
+import torch
+from fast_models import FAMILIES, Noted, differences, engine, random_ids, require_onednn, small_model
 from torch import Tensor
 
 from tiny_llm.documents import oracle
@@ -14,6 +15,7 @@ from tiny_llm.documents.prompt import Segments
 from tiny_llm.documents.request import DocumentRequest
 from tiny_llm.engine_core import generate_all
 from tiny_llm.fast.accelerate import accelerate
+from tiny_llm.fast.float_model import accelerate_floats
 from tiny_llm.model import Transformer
 
 OFF = 0.02
@@ -94,16 +96,26 @@ def test_a_question_gets_the_logits_of_the_dense_oracle(family: str, monkeypatch
             assert off < OFF, f"question {number}, token {step}: {off:.2%} off"
 
 
-def test_a_question_gets_the_same_alone_and_beside_others() -> None:
-    fast = accelerate(small_model(FAMILY))
+def fast_model(form: str) -> Transformer:
+    """A model on whose engine a request's company changes nothing."""
+    if form == "8-bit":
+        return accelerate(small_model(FAMILY))
+    require_onednn(torch.bfloat16)
+    return accelerate_floats(small_model(FAMILY, torch.bfloat16))
+
+
+@pytest.mark.parametrize("form", ["8-bit", "bfloat16"])
+def test_a_question_gets_the_same_alone_and_beside_others(form: str) -> None:
+    fast = fast_model(form)
     alone = [answer(engine(fast), [NotedQuestion(each)])[0] for each in PROMPTS]
     for budget in (4096, 33):
         together = answer(engine(fast, token_budget=budget), [NotedQuestion(each) for each in PROMPTS])
         assert differences(together, alone) == []
 
 
-def test_an_ordinary_request_gets_the_same_beside_questions_as_alone() -> None:
-    fast = accelerate(small_model(FAMILY))
+@pytest.mark.parametrize("form", ["8-bit", "bfloat16"])
+def test_an_ordinary_request_gets_the_same_beside_questions_as_alone(form: str) -> None:
+    fast = fast_model(form)
     prompts = [random_ids(length, length) for length in (1, 17, 64, 130)]
     alone = [answer(engine(fast), [Noted(ids)])[0] for ids in prompts]
     beside = [Noted(ids) for ids in prompts]

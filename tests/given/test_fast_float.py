@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from fast_models import FAMILIES, Noted, differences, engine, random_ids, small_model
+from fast_models import FAMILIES, Noted, differences, engine, random_ids, require_onednn, small_model
 
 from tiny_llm.engine_core import generate_all
 from tiny_llm.fast.float_model import accelerate_floats
-from tiny_llm.fast.packed import Packed, onednn_takes
+from tiny_llm.fast.packed import Packed
 from tiny_llm.kernels.paged_attention_cpu import paged_attention_cpu
 from tiny_llm.model import Transformer
 
@@ -79,7 +79,7 @@ def alone(dtype: torch.dtype) -> list[Noted]:
 def test_a_request_gets_the_same_alone_and_beside_others_in_chunks_of_any_size(
     dtype: torch.dtype, budget: int
 ) -> None:
-    _require_onednn(dtype)
+    require_onednn(dtype)
     together = answers(fast_model(dtype), together=True, token_budget=budget)
     assert differences(together, alone(dtype)) == []
 
@@ -101,18 +101,13 @@ def test_a_projection_whose_way_depends_on_the_company_is_noticed(
 @pytest.mark.parametrize("dtype", INVARIANT)
 @pytest.mark.parametrize("width", [576, 1536, 2048])
 def test_a_row_has_the_same_bits_beside_any_number_of_others(dtype: torch.dtype, width: int) -> None:
-    _require_onednn(dtype)
+    require_onednn(dtype)
     dice = torch.Generator().manual_seed(width)
     packed = Packed(torch.randn(96, width, generator=dice), torch.randn(96, generator=dice), dtype)
     rows = torch.randn(130, width, generator=dice).to(dtype)
     expected = packed(rows)
     for count in (1, 2, 3, 4, 5, 8, 15, 16, 17, 31, 33, 63, 64, 65, 129):
         assert torch.equal(packed(rows[-count:]), expected[-count:]), f"{count} rows"
-
-
-def _require_onednn(dtype: torch.dtype) -> None:
-    if not onednn_takes(dtype):
-        pytest.skip(f"this machine has no oneDNN for {dtype}, and nothing is promised without it")
 
 
 @pytest.mark.parametrize("dtype", INVARIANT)

@@ -10,6 +10,7 @@ from fast_models import POSITIONS, small_model
 
 from tiny_llm.fast.accelerate import accelerate
 from tiny_llm.fast.attend import TiledAttention
+from tiny_llm.fast.float_model import accelerate_floats
 from tiny_llm.kv_cache import DenseCache, FullKvCache, NoCache
 from tiny_llm.layers import Linear, RMSNorm
 from tiny_llm.model import Transformer
@@ -18,9 +19,13 @@ from tiny_llm.quantize import QuantizedLinear, dequantize, quantize
 FAMILY = "two, and biases"
 
 
-def message(model: Transformer) -> str:
+WAYS = {"8-bit": (accelerate, None), "floats": (accelerate_floats, torch.float32)}
+"""What makes a model fast, and the dtype of the model that it takes; None for weights in 4 bits."""
+
+
+def message(model: Transformer, way: str = "8-bit") -> str:
     with pytest.raises(ValueError, match=r"^[^\n]+: [^\n]+$") as found:  # what to do stands behind the colon
-        accelerate(model)
+        WAYS[way][0](model)
     return str(found.value)
 
 
@@ -75,22 +80,25 @@ def test_heads_of_another_size() -> None:
     assert "a head has 48 numbers" in message(model)
 
 
-def test_pairs_that_are_interleaved() -> None:
-    model = small_model(FAMILY)
+@pytest.mark.parametrize("way", WAYS)
+def test_pairs_that_are_interleaved(way: str) -> None:
+    model = small_model(FAMILY, WAYS[way][1])
     model.rope.interleaved = True
-    assert "interleaved" in message(model)
+    assert "interleaved" in message(model, way)
 
 
-def test_norms_of_heads_that_differ_in_eps() -> None:
-    model = small_model("three, and norms of the heads")
+@pytest.mark.parametrize("way", WAYS)
+def test_norms_of_heads_that_differ_in_eps(way: str) -> None:
+    model = small_model("three, and norms of the heads", WAYS[way][1])
     attention = model.blocks[0].attention
     assert attention.key_norm is not None
     attention.key_norm = RMSNorm(attention.key_norm.weight, 0.5)
-    assert "differ in eps" in message(model)
+    assert "differ in eps" in message(model, way)
 
 
-def test_a_model_that_is_fast_already() -> None:
-    assert "only once" in message(accelerate(small_model(FAMILY)))
+@pytest.mark.parametrize("way", WAYS)
+def test_a_model_that_is_fast_already(way: str) -> None:
+    assert "only once" in message(WAYS[way][0](small_model(FAMILY, WAYS[way][1])), way)
 
 
 def test_pages_of_another_dtype() -> None:
@@ -130,11 +138,19 @@ class Keeping(DenseCache):
         return *self.pair, None
 
 
-def test_a_cache_may_keep_the_keys_and_values_that_it_is_given() -> None:
-    fast = accelerate(small_model(FAMILY))
+@pytest.mark.parametrize("way", WAYS)
+def test_a_cache_may_keep_the_keys_and_values_that_it_is_given(way: str) -> None:
+    fast = WAYS[way][0](small_model(FAMILY, WAYS[way][1]))
     logits = []
     for kind in (Keeping, FullKvCache):
         caches = [kind() for _ in fast.blocks]
         fast(torch.tensor([[5, 6, 7]]), slice(0, 3), caches)
         logits.append(fast(torch.tensor([[8]]), slice(3, 4), caches))
     assert torch.equal(*logits)
+
+
+def test_a_projection_that_is_not_in_floats() -> None:
+    model = small_model(FAMILY, torch.float32)
+    mlp: Any = model.blocks[1].mlp
+    mlp.down = QuantizedLinear(quantize(mlp.down.weight))
+    assert "down of block 1 isn't in floats" in message(model, "floats")

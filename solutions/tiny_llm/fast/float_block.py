@@ -7,7 +7,6 @@ and values.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -15,10 +14,10 @@ from numba import get_num_threads
 from torch import Tensor
 
 from tiny_llm.fast.attend import TiledAttention
-from tiny_llm.fast.block8 import attend_pages
+from tiny_llm.fast.block8 import attend_elsewhere, attend_pages
 from tiny_llm.fast.float_rows import add, add_and_normalize, array_of, gate_numbers, split_numbers
 from tiny_llm.fast.packed import Packed
-from tiny_llm.fast.parts import HeadNorms
+from tiny_llm.fast.parts import Parts
 from tiny_llm.fast.rooms import Room, Rooms
 from tiny_llm.fast.rows8 import make_rows8
 from tiny_llm.fast.small import normalize
@@ -26,20 +25,8 @@ from tiny_llm.kv_cache import LayerCache
 from tiny_llm.paged.attention import PagedCache
 from tiny_llm.positional_encoding import Angles
 
-
-class FloatParts(NamedTuple):
-    """The weights of a block: as :class:`tiny_llm.fast.parts.Parts`, with projections that are packed."""
-
-    attention_norm: np.ndarray  # float32 [E]
-    attention_eps: np.float32
-    qkv: Packed
-    heads: HeadNorms
-    shape: tuple[int, int, int]  # H, Hkv, D
-    out: Packed
-    mlp_norm: np.ndarray
-    mlp_eps: np.float32
-    gate_up: Packed
-    down: Packed
+FloatParts = Parts[Packed]
+"""The weights of a block, packed."""
 
 
 class FloatRooms(Rooms):
@@ -111,10 +98,5 @@ class FloatBlock:
             pages = attention.pages_of(cache.pool)[cache.layer]
             attend_pages(room, count, self.parts.shape, pages, step, self.scale, workers)
             return torch.from_numpy(room.heads[: count * H * D]).reshape(count, H * D)
-        query, key, value = (
-            torch.from_numpy(flat[: count * heads * D]).reshape(B, L, heads, D).transpose(1, 2)
-            for flat, heads in ((room.query, H), (room.key, Hkv), (room.value, Hkv))
-        )
-        dtype = cache.pool.keys.dtype if isinstance(cache, PagedCache) else torch.float32
-        heads = cache.attend(query.to(dtype), key.to(dtype), value.to(dtype), float(self.scale))
-        return heads.transpose(1, 2).reshape(count, H * D)
+        heads = attend_elsewhere(room, self.parts.shape, B, L, cache, float(self.scale))
+        return torch.from_numpy(heads).reshape(count, H * D)

@@ -72,7 +72,7 @@ def _load(source: str | Path, form: str) -> Transformer:
     try:
         return accelerate_floats(Transformer(weights.config, weights))
     except ValueError as error:
-        raise WeightsError(f"{source}: {error}; load this model without fast=True") from error
+        raise WeightsError(f"{source}: {error}") from error
 
 
 def _load_on(device: str, source: str | Path, form: bool | str) -> tuple[Transformer, str]:

@@ -18,7 +18,7 @@ from tiny_llm.config import ModelConfig
 from tiny_llm.fast import weights8
 from tiny_llm.fast.accelerate import Linear8, accelerate
 from tiny_llm.fast.llvm_code import LANES
-from tiny_llm.fast.parts import HEAD_MULTIPLE
+from tiny_llm.fast.parts import require_head, require_sizes
 from tiny_llm.fast.rows8 import GROUP
 from tiny_llm.fast.table8 import Embedding8
 from tiny_llm.fast.weights8 import LaidOut, lay_out_4_bits, lay_out_8_bits, record_bytes
@@ -137,16 +137,11 @@ def _lay_out(source: TensorSource) -> dict[str, Tensor]:
 
 
 def _require_sizes(source: TensorSource) -> None:
-    size = source.config.head_dim
-    if size % HEAD_MULTIPLE:
-        raise WeightsError(
-            f"{source.path}: a head has {size} numbers, and the fast kernels need a multiple of {HEAD_MULTIPLE}: "
-            "load this model without fast=True"
-        )
-    for name, parts in layout(source.config).items():
-        sizes = shape(parts)
-        if _bits(name, sizes) is not None and (sizes[0] % LANES or sizes[1] % GROUP):
-            raise WeightsError(
-                f"{source.path}: {name} is a matrix of {sizes[0]} × {sizes[1]}, and the fast kernels need a multiple "
-                f"of {LANES} × a multiple of {GROUP}: load this model without fast=True"
-            )
+    try:
+        require_head(source.config.head_dim)
+        for name, parts in layout(source.config).items():
+            sizes = shape(parts)
+            if _bits(name, sizes) is not None:
+                require_sizes(name, *sizes)
+    except ValueError as error:
+        raise WeightsError(f"{source.path}: {error}") from error

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from benchmarks.peers.measuring import Engine, Rounds, ratio
 from benchmarks.peers.workloads import Workload
-from benchmarks.picture import COLOURS, MUTED, SETTINGS, WIDTH
-from coursekit.errors import CourseError
+from benchmarks.picture import COLOURS, stack
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,26 +29,18 @@ def draw_peers(engines: Sequence[Engine], rounds: Rounds, own: str, caption: str
     Raises:
         CourseError: matplotlib is not installed.
     """
-    try:
-        import matplotlib as mpl
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise CourseError("the picture needs matplotlib: `pdm install` brings it") from None
-    drawn = [
-        (workload, rows)
-        for workload in rounds.workloads
-        if (rows := [each for each in engines if workload.name in each.turns])
+    measured = {
+        workload: [each for each in engines if workload.name in each.turns] for workload in rounds.workloads
+    }
+    parts = [
+        (
+            WORKLOAD_HEIGHT + ROW_HEIGHT * len(rows),
+            partial(_draw_workload, workload=workload, rows=rows, own=own, quick=rounds.quick),
+        )
+        for workload, rows in measured.items()
+        if rows
     ]
-    heights = [WORKLOAD_HEIGHT + ROW_HEIGHT * len(rows) for _, rows in drawn]
-    with mpl.rc_context(SETTINGS):
-        fig = Figure(figsize=(WIDTH, sum(heights) + 0.3), layout="constrained")
-        axes = fig.subplots(len(drawn), 1, squeeze=False, height_ratios=heights)[:, 0]
-        for ax, (workload, rows) in zip(axes, drawn, strict=True):
-            _draw_workload(ax, workload, rows, own, rounds.quick)
-        fig.supxlabel(caption, fontsize=7.5, color=MUTED)
-        buffer = io.BytesIO()
-        fig.savefig(buffer, format="svg", metadata={"Date": None})
-    return buffer.getvalue()
+    return stack(parts, caption)
 
 
 def _draw_workload(ax: Axes, workload: Workload, rows: Sequence[Engine], own: str, quick: bool) -> None:

@@ -40,6 +40,13 @@ def _plain(**how: Any) -> Callable[[Load], Predict]:
     return make
 
 
+def _packed_on_pages(load: Load) -> Predict:
+    from tiny_llm.fast.float_model import accelerate_floats
+
+    model = accelerate_floats(load(dtype="bfloat16"))
+    return lambda token_ids: on_pages(model, token_ids)
+
+
 def _fast(load: Load) -> Transformer:
     from tiny_llm.fast.accelerate import accelerate
 
@@ -99,6 +106,7 @@ def _logits(model: Transformer, hidden: Tensor) -> Iterator[Tensor]:
 BASE = Form("float32", "float32", _plain(dtype="float32"))
 FORMS = (
     Form("bfloat16", "bfloat16", _plain(dtype="bfloat16")),
+    Form("packed-pages", "bfloat16, packed, on pages", _packed_on_pages),
     Form("torch", "4 bits, bfloat16", _plain(dtype="bfloat16", bits=4, matmul="torch")),
     Form("fast", "4 × 8 bits", _fast_whole),
     Form("fast-pages", "4 × 8 bits, on pages", _fast_on_pages),

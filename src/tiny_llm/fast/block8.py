@@ -101,6 +101,30 @@ def block_on_pages(x, count, parts, room, cos, sin, pages, step, scale, workers)
     after_attention(room.heads, x, count, parts, room, workers)
 
 
+def attend_elsewhere(
+    room: Room, shape: tuple[int, int, int], rows: int, length: int, cache: LayerCache, scale: float
+) -> np.ndarray:
+    """What any cache gives for the queries of a step, float32 [T·H·D]. It may keep what it is given: copies.
+
+    Args:
+        room: with the queries, keys and values of the step.
+        shape: H, Hkv, D. rows, length: B and L; T is B · L.
+    """
+    H, Hkv, D = shape
+    query, key, value = (
+        torch.from_numpy(flat[: rows * length * heads * D]).reshape(rows, length, heads, D).transpose(1, 2)
+        for flat, heads in ((room.query, H), (room.key, Hkv), (room.value, Hkv))
+    )
+    kept = asked = query.dtype
+    if isinstance(cache, PagedCache):
+        kept = cache.pool.keys.dtype
+        # As precise as in `attend_pages`: otherwise a request would come out otherwise beside documents.
+        asked = asked if isinstance(unwrap(cache.attention), TiledAttention) else kept
+    copies = key.to(kept, copy=True), value.to(kept, copy=True)
+    heads = cache.attend(query.to(asked), *copies, scale)
+    return heads.transpose(1, 2).float().contiguous().numpy().reshape(-1)
+
+
 class Block8:
     """A :class:`tiny_llm.model.TransformerBlock` of weights in 4 bits, which computes in 8 bits."""
 
@@ -127,22 +151,6 @@ class Block8:
             block_on_pages(stream, count, self.parts, room, cos, sin, pages, step, self.scale, workers)
             return x
         before_attention(stream, count, self.parts, room, cos, sin, workers)
-        heads = self._attend(room, B, L, cache)
+        heads = attend_elsewhere(room, self.parts.shape, B, L, cache, float(self.scale))
         after_attention(heads, stream, count, self.parts, room, workers)
         return x
-
-    def _attend(self, room: Room, B: int, L: int, cache: LayerCache) -> np.ndarray:
-        """What any cache gives for a step's queries, float32 [T·H·D]. It may keep what it is given: copies."""
-        H, Hkv, D = self.parts.shape
-        query, key, value = (
-            torch.from_numpy(flat[: B * L * heads * D]).reshape(B, L, heads, D).transpose(1, 2)
-            for flat, heads in ((room.query, H), (room.key, Hkv), (room.value, Hkv))
-        )
-        kept = asked = query.dtype
-        if isinstance(cache, PagedCache):
-            kept = cache.pool.keys.dtype
-            # As precise as in `block_on_pages`: otherwise a request would come out otherwise beside documents.
-            asked = asked if isinstance(unwrap(cache.attention), TiledAttention) else kept
-        copies = key.to(kept, copy=True), value.to(kept, copy=True)
-        heads = cache.attend(query.to(asked), *copies, float(self.scale))
-        return heads.transpose(1, 2).float().contiguous().numpy().reshape(-1)

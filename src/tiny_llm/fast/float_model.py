@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import copy
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from tiny_llm.fast.float_block import FloatBlock, FloatParts, FloatRooms
+from tiny_llm.fast.float_block import FloatBlock, FloatRooms
+from tiny_llm.fast.forms import forms_for
 from tiny_llm.fast.packed import Packed
-from tiny_llm.fast.parts import HeadNorms
+from tiny_llm.fast.parts import AS_IT_IS, parts_in
 from tiny_llm.fast.rows8 import GROUP
-from tiny_llm.layers import Embedding, Linear, Projection, RMSNorm
-from tiny_llm.model import Transformer, TransformerBlock
+from tiny_llm.layers import Embedding, Linear, Projection
+from tiny_llm.model import Transformer
 
 
 class WideEmbedding(Embedding):
@@ -45,49 +45,26 @@ def accelerate_floats(model: Transformer) -> Transformer:
             copy of the embedding, which is packed.
 
     Raises:
-        ValueError: the model is in another dtype or has other projections, or its sizes have no kernels.
+        ValueError: the model is in another dtype, its sizes have no kernels, or as :func:`parts_in` says.
     """
     config, dtype = model.config, model.embedding.weight.dtype
     if dtype not in (torch.float32, torch.bfloat16):
         name = str(dtype).removeprefix("torch.")
         raise ValueError(f"there are no fast blocks in {name}: load the model in float32 or bfloat16")
-    widths = config.hidden_size, config.feed_forward_size, config.head_dim
-    if any(width % GROUP for width in widths):
-        raise ValueError(
-            f"fast blocks take widths that are multiples of {GROUP}, and this model has {widths}"
-        )
+    if not forms_for(config):
+        widths = config.hidden_size, config.feed_forward_size, config.head_dim
+        raise ValueError(f"the fast kernels need widths that are multiples of {GROUP}, not {widths}: {AS_IT_IS}")
     fast = copy.copy(model)
-    parts = [_parts(block, dtype) for block in model.blocks]
+    parts = parts_in(model, lambda name, projection: _packed(name, projection, dtype))
     rooms = FloatRooms(parts[0])
     fast.blocks = [FloatBlock(each, rooms) for each in parts]  # type: ignore[misc]
     fast.embedding = WideEmbedding(model.embedding.weight)
     table = Linear(model.embedding.weight) if config.tied_embeddings else model.head
-    fast.head = PackedHead(_packed(table, dtype))
+    fast.head = PackedHead(_packed("the head", table, dtype))
     return fast
 
 
-def _packed(projection: Projection, dtype: torch.dtype) -> Packed:
+def _packed(name: str, projection: Projection, dtype: torch.dtype) -> Packed:
     if not isinstance(projection, Linear):
-        raise ValueError("the model's weights aren't floats: load_weights(…) without bits")
+        raise ValueError(f"{name} isn't in floats: load_weights(…) without bits")
     return Packed(projection.weight, projection.bias, dtype)
-
-
-def _norm(norm: RMSNorm | None) -> np.ndarray:
-    return np.zeros(0, np.float32) if norm is None else norm.weight.float().numpy()
-
-
-def _parts(block: TransformerBlock, dtype: torch.dtype) -> FloatParts:
-    attention = block.attention
-    eps = np.float32(attention.query_norm.eps if attention.query_norm else 0)
-    return FloatParts(
-        _norm(block.attention_norm),
-        np.float32(block.attention_norm.eps),
-        _packed(attention.qkv, dtype),
-        HeadNorms(_norm(attention.query_norm), _norm(attention.key_norm), eps),
-        (attention.num_heads, attention.num_kv_heads, attention.head_dim),
-        _packed(attention.out, dtype),
-        _norm(block.mlp_norm),
-        np.float32(block.mlp_norm.eps),
-        _packed(block.mlp.gate_up, dtype),
-        _packed(block.mlp.down, dtype),
-    )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 from torch import Tensor
@@ -27,22 +28,43 @@ class HeadNorms(NamedTuple):
     eps: np.float32
 
 
-class Parts(NamedTuple):
+Matrix = TypeVar("Matrix")
+"""A projection's weights, as a form has them: :class:`LaidOut`, or packed."""
+
+
+class Parts(NamedTuple, Generic[Matrix]):
     """The weights of a block."""
 
     attention_norm: np.ndarray  # float32 [E]
     attention_eps: np.float32
-    qkv: LaidOut
+    qkv: Matrix
     heads: HeadNorms
     shape: tuple[int, int, int]  # H, Hkv, D
-    out: LaidOut
+    out: Matrix
     mlp_norm: np.ndarray
     mlp_eps: np.float32
-    gate_up: LaidOut
-    down: LaidOut
+    gate_up: Matrix
+    down: Matrix
 
 
-def _require_sizes(name: str, outputs: int, width: int) -> None:
+def require_head(size: int) -> None:
+    """Check the size of a head.
+
+    Raises:
+        ValueError: there are no kernels for it.
+    """
+    if size % HEAD_MULTIPLE:
+        raise ValueError(
+            f"a head has {size} numbers, and the fast kernels need a multiple of {HEAD_MULTIPLE}: {AS_IT_IS}"
+        )
+
+
+def require_sizes(name: str, outputs: int, width: int) -> None:
+    """Check the sizes of a matrix.
+
+    Raises:
+        ValueError: there are no kernels for them.
+    """
     if outputs % LANES or width % GROUP:
         raise ValueError(
             f"{name} is a matrix of {outputs} × {width}, and the fast kernels need a multiple of {LANES} × "
@@ -50,11 +72,11 @@ def _require_sizes(name: str, outputs: int, width: int) -> None:
         )
 
 
-def _laid_out(name: str, projection: Projection, biased: bool = False) -> LaidOut:
-    """A projection's matrix in 4 bits; only where ``biased`` the kernels add a bias."""
+def laid_out(name: str, projection: Projection) -> LaidOut:
+    """A projection's matrix in 4 bits; the kernels add a bias of qkv alone."""
     held = getattr(projection, "weight", None)
     weight = held if isinstance(held, LaidOut) else _lay_out(name, projection)
-    if len(weight.bias) and not biased:
+    if len(weight.bias) and not name.startswith("qkv"):
         raise ValueError(f"{name} has a bias, and the fast kernels add that of qkv alone: {AS_IT_IS}")
     return weight
 
@@ -69,7 +91,7 @@ def _lay_out(name: str, projection: Projection) -> LaidOut:
         raise ValueError(
             f"{name} is in groups of {weight.group_size}, and the fast kernels need groups of {GROUP}: quantize it so"
         )
-    _require_sizes(name, *weight.shape)
+    require_sizes(name, *weight.shape)
     return lay_out_4_bits(weight, projection.bias)
 
 
@@ -92,7 +114,7 @@ def head_of(model: Transformer) -> LaidOut:
 
 
 def _table(name: str, weight: Tensor) -> LaidOut:
-    _require_sizes(name, *weight.shape)
+    require_sizes(name, *weight.shape)
     return lay_out_8_bits(weight)
 
 
@@ -109,16 +131,28 @@ def _head_norms(name: str, query: RMSNorm | None, key: RMSNorm | None) -> HeadNo
     return HeadNorms(_norm(query), _norm(key), np.float32(eps.pop()))
 
 
-def parts_of(model: Transformer) -> list[Parts]:
+def parts_of(model: Transformer) -> list[Parts[LaidOut]]:
     """The weights of each block, laid out in 4 bits.
 
     Raises:
         ValueError: the model is fast already, or has a part that the fast kernels compute otherwise.
     """
-    return [_parts(f"block {i}", block) for i, block in enumerate(model.blocks)]
+    return parts_in(model, laid_out)
 
 
-def _parts(name: str, block: TransformerBlock) -> Parts:
+def parts_in(model: Transformer, matrix: Callable[[str, Projection], Matrix]) -> list[Parts[Matrix]]:
+    """The weights of each block in any form.
+
+    Args:
+        matrix: gives what the form makes of a projection, whose name it gets for its messages.
+
+    Raises:
+        ValueError: as :func:`parts_of`, or as ``matrix`` does.
+    """
+    return [_parts(f"block {i}", block, matrix) for i, block in enumerate(model.blocks)]
+
+
+def _parts(name: str, block: TransformerBlock, matrix: Callable[[str, Projection], Matrix]) -> Parts[Matrix]:
     if not isinstance(block, TransformerBlock):
         raise ValueError(
             f"{name} isn't a TransformerBlock: accelerate the model as it was loaded, and only once"
@@ -132,20 +166,16 @@ def _parts(name: str, block: TransformerBlock) -> Parts:
         raise ValueError(
             f"{name} rotates interleaved pairs, the fast kernels pairs of two halves: {AS_IT_IS}"
         )
-    if attention.head_dim % HEAD_MULTIPLE:
-        raise ValueError(
-            f"a head has {attention.head_dim} numbers, and the fast kernels need a multiple of {HEAD_MULTIPLE}: "
-            f"{AS_IT_IS}"
-        )
+    require_head(attention.head_dim)
     return Parts(
         _norm(block.attention_norm),
         np.float32(block.attention_norm.eps),
-        _laid_out(f"qkv of {name}", attention.qkv, biased=True),
+        matrix(f"qkv of {name}", attention.qkv),
         _head_norms(name, attention.query_norm, attention.key_norm),
         (attention.num_heads, attention.num_kv_heads, attention.head_dim),
-        _laid_out(f"out of {name}", attention.out),
+        matrix(f"out of {name}", attention.out),
         _norm(block.mlp_norm),
         np.float32(block.mlp_norm.eps),
-        _laid_out(f"gate_up of {name}", mlp.gate_up),
-        _laid_out(f"down of {name}", mlp.down),
+        matrix(f"gate_up of {name}", mlp.gate_up),
+        matrix(f"down of {name}", mlp.down),
     )
