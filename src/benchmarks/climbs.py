@@ -51,9 +51,7 @@ def scale(values: Sequence[float]) -> tuple[float, float]:
     return bottom, max(10 * bottom, *values)
 
 
-def _draw(
-    ax: Axes, ladder: Ladder, rows: Sequence[Samples], ends: tuple[float, float], colour: str
-) -> None:
+def _draw(ax: Axes, ladder: Ladder, rows: Sequence[Samples], ends: tuple[float, float], colour: str) -> None:
     main, (bottom, top) = ladder.quantities[0], ends
     values = [row.median(main.name) for row in rows]
     ax.set_xscale("log")

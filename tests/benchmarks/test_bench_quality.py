@@ -208,9 +208,7 @@ def test_the_packed_form_is_packed_in_bfloat16_and_predicts_as_the_plain_one_doe
 
     form = next(form for form in forms.FORMS if form.name == "packed-pages")
     ids = [(5 * i) % 48 for i in range(70)]
-    ours, plain = (
-        torch.cat(list(rows)) for rows in (form.make(load_model)(ids), forms.whole(model, ids))
-    )
+    ours, plain = (torch.cat(list(rows)) for rows in (form.make(load_model)(ids), forms.whole(model, ids)))
     assert asked == [{"dtype": "bfloat16"}]
     assert not torch.equal(ours, plain)
     assert float((ours - plain).norm() / plain.norm()) < 0.05

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -26,26 +27,30 @@ def wait() -> None:
         time.sleep(0.01)
 
 
+def exit_code_of(work: Callable[[], object], then: Callable[[], object] = lambda: None) -> object:
+    with pytest.raises(SystemExit) as left:
+        terminated(work, then)
+    return left.value.code
+
+
+def terminated(work: Callable[[], object], then: Callable[[], object]) -> None:
+    with leaving_when_terminated():
+        work()
+        then()
+
+
 def test_sigterm_ends_the_work_with_its_exit_code() -> None:
-    with pytest.raises(SystemExit) as left, leaving_when_terminated():
-        signal.raise_signal(signal.SIGTERM)
-        wait()
-    assert left.value.code == 143
+    assert exit_code_of(lambda: signal.raise_signal(signal.SIGTERM), wait) == 143
 
 
 def test_a_sigterm_that_comes_while_an_object_ends_is_not_lost() -> None:
     began = time.monotonic()
-    with pytest.raises(SystemExit) as left, leaving_when_terminated():
-        Ending()
-        wait()
-    assert left.value.code == 143
+    assert exit_code_of(Ending, wait) == 143
     assert time.monotonic() - began < 30, "the signal was heard only when the work was done"
 
 
 def test_nor_is_one_that_comes_with_the_last_object_of_the_work() -> None:
-    with pytest.raises(SystemExit) as left, leaving_when_terminated():
-        Ending()
-    assert left.value.code == 143
+    assert exit_code_of(Ending) == 143
 
 
 def test_what_else_is_raised_where_an_object_ends_is_reported_as_ever(

@@ -53,7 +53,9 @@ def accelerate_floats(model: Transformer) -> Transformer:
         raise ValueError(f"there are no fast blocks in {name}: load the model in float32 or bfloat16")
     if not forms_for(config):
         widths = config.hidden_size, config.feed_forward_size, config.head_dim
-        raise ValueError(f"the fast kernels need widths that are multiples of {GROUP}, not {widths}: {AS_IT_IS}")
+        raise ValueError(
+            f"the fast kernels need widths that are multiples of {GROUP}, not {widths}: {AS_IT_IS}"
+        )
     fast = copy.copy(model)
     parts = parts_in(model, lambda name, projection: _packed(name, projection, dtype))
     rooms = FloatRooms(parts[0])

@@ -46,8 +46,9 @@ def bench_quality(
     """Measure how well the model predicts in fewer bits, beside the same weights in float32.
 
     Each form of the model predicts every token of a text from those before it: in bfloat16, as it is and as Day 4.7
-    packs it; with 4-bit weights in bfloat16; and as on Day 4.7, with 4-bit weights and 8-bit activations. The table shows the perplexity, and how
-    often the most likely token is the same as in float32. No speed is measured: other programs may run meanwhile.
+    packs it; with 4-bit weights in bfloat16; and as on Day 4.7, with 4-bit weights and 8-bit activations. The table
+    shows the perplexity, and how often the most likely token is the same as in float32. No speed is measured: other
+    programs may run meanwhile.
 
     Ctrl-C stops early and keeps the forms that are complete; so does SIGTERM.
     """

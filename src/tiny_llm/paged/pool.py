@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from mmap import mmap
 
 import torch
 from torch import Tensor
@@ -24,7 +26,7 @@ class KvPool:
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> None:
-        """Take all the memory, once.
+        """Take all the memory, once: its addresses. On the CPU a part costs memory when it is first written to.
 
         Args:
             config: the model's layers, key-value heads and head size.
@@ -35,8 +37,8 @@ class KvPool:
         """
         shape = (config.num_layers, num_pages, page_size, config.num_kv_heads, config.head_dim)
         self.page_size = page_size
-        self.keys = torch.zeros(shape, dtype=dtype, device=device)
-        self.values = torch.zeros(shape, dtype=dtype, device=device)
+        self.keys = _zeros(shape, dtype, torch.device(device))
+        self.values = _zeros(shape, dtype, torch.device(device))
 
     @property
     def nbytes(self) -> int:
@@ -64,6 +66,14 @@ class KvPool:
             keys and values [S, Hkv, D].
         """
         raise NotImplementedError("Week 3 Day 1 Task 3: The pool")
+
+
+def _zeros(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Tensor:
+    count = math.prod(shape)
+    if device.type != "cpu" or count == 0:
+        return torch.zeros(shape, dtype=dtype, device=device)
+    # torch.zeros writes the zeros. The system gives memory that is zero, and only when a part of it is used.
+    return torch.frombuffer(mmap(-1, count * dtype.itemsize), dtype=dtype).reshape(shape)
 
 
 def pages_for(tokens: int, page_size: int) -> int:
