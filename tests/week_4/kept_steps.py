@@ -89,15 +89,21 @@ def check_told_apart(lab: Any, attention: Any) -> None:
 def check_newest_is_right(lab: Any, attention: Any) -> None:
     """Metadata that come and go: a new one may get the id of one that is gone."""
     __tracebackhide__ = True
-    for seed in range(40):
-        meta = meta_of(lab, [(seed % 5, 2)], seed)
-        found = kept_step_of(attention, meta).slots.tolist()
-        if found != lab.numpy(meta.slot_mapping).tolist():
+    for seed in range(5):
+        first, other = (meta_of(lab, [(past, 2)], past) for past in (seed, seed + 1))
+        kept_step_of(attention, first)
+        gone, new = id(first), []
+        del first
+        for _ in range(200):  # all of them stay, so that one of them gets the place that is free, if it is
+            new.append(replace(other))
+            if id(new[-1]) == gone:
+                break
+        found = kept_step_of(attention, new[-1]).slots.tolist()
+        if found != lab.numpy(other.slot_mapping).tolist():
             raise CheckFailed(
                 "a step's metadata are new, and the arrays are those of an earlier step, whose metadata are gone: a "
                 "new object may get the id of one that is gone. Keep the metadata beside what is made of them"
             )
-        del meta
 
 
 def count_alive(lab: Any, attention: Any, count: int = 12) -> int:
