@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from functools import cache
 
 import pytest
+import torch
 from fast_models import FAMILIES, Noted, differences, engine, random_ids, small_model
 
 from tiny_llm.engine_core import EngineCore, generate_all
 from tiny_llm.fast.accelerate import accelerate
 from tiny_llm.model import Transformer
+from tiny_llm.paged.attention import paged_attention
 
 PAGE = 16
 # at the edges of a page, and of the 64 and 128 keys that attention may take at a time
@@ -80,6 +82,16 @@ def test_it_gets_the_same_with_a_prefix_that_the_page_cache_knows() -> None:
     known = core.scheduler.reused
     assert differences(answer(core, longer), alone()[1:]) == []
     assert core.scheduler.reused - known >= 5 * PAGE
+
+
+def test_other_ways_to_attend_over_pages_may_be_chosen() -> None:
+    ids = prompts()[:6]
+    for ours, theirs in zip(answer(engine(fast_model(), paged_attention), ids), alone(), strict=False):
+        first, expected = ours.logits[0], theirs.logits[0]
+        assert first.dtype == torch.float32
+        assert (
+            float((first - expected).norm() / expected.norm()) < 0.03
+        )  # queries and results are in bfloat16
 
 
 def depends_on_company(model: Transformer) -> Transformer:

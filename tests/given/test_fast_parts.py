@@ -7,11 +7,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from fast_models import small_model
 from test_fast_loading import Q8_0, QWEN, same
 from tiny_models import random_model, write_gguf
 
@@ -19,9 +21,13 @@ from tiny_llm.fast import instructions, threads
 from tiny_llm.fast.attend import TiledAttention
 from tiny_llm.fast.compiling import exact_inlined, exact_kernel
 from tiny_llm.fast.loading import load_fast
+from tiny_llm.fast.parts import parts_of
+from tiny_llm.fast.rooms import make_room
 from tiny_llm.fast.table8 import Embedding8
 from tiny_llm.fast.weights8 import lay_out_8_bits
+from tiny_llm.layers import RMSNorm
 from tiny_llm.paged.metadata import ForwardMeta
+from tiny_llm.paged.pool import KvPool
 
 ALL = (
     instructions.DOT4,
@@ -220,3 +226,37 @@ def test_the_tiled_way_knows_the_step_of_each_run_by_its_metadata() -> None:
     assert attend.step_of(one, HKV, H // HKV) is first, "all layers use the same arrays"
     assert list(attend.step_of(other, HKV, H // HKV).kv_lens) == [4]
     assert list(attend.step_of(one, HKV, H // HKV).kv_lens) == [1]
+
+
+def test_the_pages_are_those_of_the_pool_that_is_asked_for() -> None:
+    attend, config = TiledAttention(), small_model("two, and biases").config
+    pools = [KvPool(config, 4, PAGE, dtype=torch.bfloat16) for _ in range(2)]
+    for number, pool in enumerate(pools):
+        pool.keys.fill_(number + 1)
+        pool.values.fill_(number + 5)
+    for number in (0, 0, 1, 0):
+        layers = attend.pages_of(pools[number])
+        assert len(layers) == config.num_layers
+        for pages in layers:
+            for array, value in ((pages.keys, number + 1), (pages.values, number + 5)):
+                assert (torch.from_numpy(array).view(torch.bfloat16) == value).all()
+
+
+@pytest.mark.parametrize("widest", ["qkv", "out", "down"])
+def test_a_room_has_place_for_the_rows_of_any_projection(widest: str) -> None:
+    widths = {name: 160 if name == widest else 64 for name in ("qkv", "out", "down")}
+    projections = {name: SimpleNamespace(width=width, outputs=64) for name, width in widths.items()}
+    parts: Any = SimpleNamespace(
+        shape=(2, 1, 32), gate_up=SimpleNamespace(width=64, outputs=192), **projections
+    )
+    assert len(make_room(parts, 3).rows.codes) >= 3 * 160
+
+
+def test_each_norm_of_a_block_keeps_its_own_eps() -> None:
+    model = small_model("three, and norms of the heads")
+    for block, number in zip(model.blocks, (1, 2), strict=True):
+        block.attention_norm = RMSNorm(block.attention_norm.weight, number / 4)
+        block.mlp_norm = RMSNorm(block.mlp_norm.weight, number / 8)
+    eps = [(float(parts.attention_eps), float(parts.mlp_eps)) for parts in parts_of(model)]
+    assert eps == [(0.25, 0.125), (0.5, 0.25)]
+    assert [float(parts.heads.eps) for parts in parts_of(model)] == [pytest.approx(1e-5)] * 2

@@ -11,10 +11,12 @@ from fast_models import POSITIONS, small_model
 from tiny_llm.fast.accelerate import accelerate
 from tiny_llm.fast.attend import TiledAttention
 from tiny_llm.fast.float_model import accelerate_floats
+from tiny_llm.fast.parts import require_sizes
+from tiny_llm.kernels.quantized_matmul_cpu import KernelMatmul
 from tiny_llm.kv_cache import DenseCache, FullKvCache, NoCache
 from tiny_llm.layers import Linear, RMSNorm
 from tiny_llm.model import Transformer
-from tiny_llm.quantize import QuantizedLinear, dequantize, quantize
+from tiny_llm.quantize import QuantizedLinear, QuantizedTensor, dequantize, quantize
 
 FAMILY = "two, and biases"
 
@@ -43,6 +45,30 @@ def test_a_projection_that_is_not_in_4_bits() -> None:
     mlp: Any = model.blocks[0].mlp
     mlp.down = Linear(dequantize(mlp.down.multiply.weight))
     assert "down of block 0 isn't in 4 bits" in message(model)
+
+
+def test_a_projection_that_was_prepared_for_another_way_to_multiply() -> None:
+    model = small_model(FAMILY)
+    mlp: Any = model.blocks[0].mlp
+    mlp.down = QuantizedLinear(mlp.down.multiply.weight, matmul=OtherMatmul)
+    assert "down of block 0 isn't in 4 bits as it was loaded" in message(model)
+
+
+class OtherMatmul(KernelMatmul):
+    """Another way, which has kept the weight as it was, too."""
+
+    def __init__(self, weight: QuantizedTensor) -> None:
+        super().__init__(weight)
+        self.weight = weight
+
+
+@pytest.mark.parametrize(("outputs", "width"), [(48, 48), (40, 64), (16, 16)])
+def test_sizes_that_registers_or_groups_do_not_fill(outputs: int, width: int) -> None:
+    with pytest.raises(
+        ValueError, match=f"the table is a matrix of {outputs} × {width}, and the fast kernels"
+    ):
+        require_sizes("the table", outputs, width)
+    require_sizes("the table", 48, 64)
 
 
 def test_groups_of_another_size() -> None:

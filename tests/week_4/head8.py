@@ -23,6 +23,45 @@ def _matrix() -> Matrix:
     return Matrix(dice.integers(0, 16, (OUTPUTS, WIDTH), np.uint8), scales, -8 * scales)
 
 
+def head_of(lab: Any) -> Any:
+    return lab.fast.accelerate.Linear8(lab.fast.weights8.lay_out_4_bits(_matrix().tensor(lab)))
+
+
+def call(head: Any, x: Any, **options: Any) -> Any:
+    return run_as_python(type(head).__call__, head, x, **{"spread": False, "deep": True, **options})
+
+
+def check_results_are_kept(lab: Any) -> None:
+    """What one call gave, after the next."""
+    head, dice = head_of(lab), np.random.default_rng(623)
+    one, other = (lab.array(dice.normal(size=(2, WIDTH)).astype(np.float32)) for _ in range(2))
+    found = call(head, one)
+    before = lab.numpy(found).copy()
+    call(head, other)
+    assert np.array_equal(lab.numpy(found), before), (
+        "what the head gave for one step, the next step overwrites"
+    )
+
+
+def check_one_product(lab: Any, workers: int, tokens: int) -> None:
+    """The loops over the workers are those of one product, which all of them share."""
+    __tracebackhide__ = True
+    passes = 0
+
+    def one_more() -> None:
+        nonlocal passes
+        passes += 1
+
+    call(head_of(lab), lab.array(np.ones((tokens, WIDTH), np.float32)), before_pass=one_more)
+    assert passes >= workers, (
+        f"`multiply` runs on {passes} of {workers} threads: it takes as many workers as `get_num_threads()` says"
+    )
+    assert passes == workers, (
+        f"for {tokens} inputs, `multiply` ran {passes / workers:.0f} times: one call for all of their rows reads the "
+        f"weights once"
+    )
+
+
 def check_head(lab: Any, x: np.ndarray, given: Any = None) -> None:
     """Compare with float64, but for what 15 bits round.
 
@@ -31,11 +70,10 @@ def check_head(lab: Any, x: np.ndarray, given: Any = None) -> None:
         given: the same in another dtype, or in pieces; then x may be less exact.
     """
     __tracebackhide__ = True
-    matrix, accelerate = _matrix(), lab.fast.accelerate
-    head = accelerate.Linear8(lab.fast.weights8.lay_out_4_bits(matrix.tensor(lab)))
+    matrix, head = _matrix(), head_of(lab)
     given = lab.array(x) if given is None else given
     before = lab.numpy(given)
-    found = run_as_python(accelerate.Linear8.__call__, head, given, spread=False, deep=True)
+    found = call(head, given)
     numbers = before.astype(np.float64)
     peaks = np.abs(numbers.reshape(*numbers.shape[:-1], WIDTH // GROUP, GROUP)).max(axis=-1, initial=0)
     off = np.repeat(peaks * HALF, GROUP, axis=-1) @ np.abs(matrix.values).T

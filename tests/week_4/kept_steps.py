@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,10 +24,13 @@ FIELDS = {
 
 
 def meta_of(lab: Any, lengths: Sequence[tuple[int, int]] = LENGTHS, seed: int = 0) -> Any:
-    """A step's metadata; the pages lie anywhere, and the tables are a part of larger ones."""
+    """A step's metadata; the pages lie anywhere, and the table is a part of a larger one."""
     past, new = map(list, zip(*lengths, strict=True))
     pages = 1 + np.random.default_rng(seed).permutation(len(lengths) * 8).reshape(len(lengths), 8)
-    return lab.paged.metadata.ForwardMeta.build(lab.array(pages, "int32"), past, new, P)
+    meta = lab.paged.metadata.ForwardMeta.build(lab.array(pages, "int32"), past, new, P)
+    table = lab.numpy(meta.block_table)
+    wide = lab.array(np.concatenate([table, table], axis=1), "int32")
+    return replace(meta, block_table=wide[:, : table.shape[1]])
 
 
 def kept_step_of(attention: Any, meta: Any, heads: int = HKV, group: int = QUERIES_PER_HEAD) -> Any:
@@ -61,18 +65,45 @@ def check_tasks(step: Any, lengths: Sequence[tuple[int, int]], heads: int, group
     )
 
 
+def check_told_apart(lab: Any, attention: Any) -> None:
+    """Metadata that are there at the same time and have some numbers, or all tensors, in common."""
+    __tracebackhide__ = True
+    first, longer = (meta_of(lab, [(past, 1), (6, 2)]) for past in (0, 2))
+    moved = replace(first, slot_mapping=meta_of(lab, [(0, 1), (6, 2)], seed=1).slot_mapping)
+    step = kept_step_of(attention, first)
+    for meta, other in ((longer, "kv_lens"), (moved, "slots")):
+        found = getattr(kept_step_of(attention, meta), other)
+        expected = lab.numpy(getattr(meta, FIELDS[other])).tolist()
+        if found.tolist() != expected:
+            raise CheckFailed(
+                f"two steps have the same pages, and not the same {FIELDS[other]}: the second got the arrays of the "
+                f"first. Steps are told apart by the object `meta`, not by some of its numbers"
+            )
+    if kept_step_of(attention, replace(first)) is step:
+        raise CheckFailed(
+            "another object `meta`, whose tensors are those of the first, got the first one's Step: steps are told "
+            "apart by `meta` itself, not by what is in it"
+        )
+
+
 def check_newest_is_right(lab: Any, attention: Any) -> None:
     """Metadata that come and go: a new one may get the id of one that is gone."""
     __tracebackhide__ = True
-    for seed in range(40):
-        meta = meta_of(lab, [(seed % 5, 2)], seed)
-        found = kept_step_of(attention, meta).slots.tolist()
-        if found != lab.numpy(meta.slot_mapping).tolist():
+    for seed in range(5):
+        first, other = (meta_of(lab, [(past, 2)], past) for past in (seed, seed + 1))
+        kept_step_of(attention, first)
+        gone, new = id(first), []
+        del first
+        for _ in range(200):  # all of them stay, so that one of them gets the place that is free, if it is
+            new.append(replace(other))
+            if id(new[-1]) == gone:
+                break
+        found = kept_step_of(attention, new[-1]).slots.tolist()
+        if found != lab.numpy(other.slot_mapping).tolist():
             raise CheckFailed(
                 "a step's metadata are new, and the arrays are those of an earlier step, whose metadata are gone: a "
                 "new object may get the id of one that is gone. Keep the metadata beside what is made of them"
             )
-        del meta
 
 
 def count_alive(lab: Any, attention: Any, count: int = 12) -> int:

@@ -61,8 +61,8 @@ def most_off(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
     return np.repeat(groups / 2, GROUP, axis=1) @ np.abs(weight).T
 
 
-def rms_norm(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    return x / np.sqrt(np.mean(x**2, axis=-1, keepdims=True) + EPS) * weight
+def rms_norm(x: np.ndarray, weight: np.ndarray, eps: float = EPS) -> np.ndarray:
+    return x / np.sqrt(np.mean(x**2, axis=-1, keepdims=True) + eps) * weight
 
 
 def angles(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -143,9 +143,10 @@ class SmallModel:
         rounding: Rounding = exactly,
         norm: str | None = "attention_norm",
         biased: bool = True,
+        eps: float = EPS,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """x [T, E] → rotated queries [T, H, D] and keys [T, Hkv, D], values [T, Hkv, D]."""
-        normed = x if norm is None else rms_norm(x, self.part(f"{norm}.weight", block))
+        normed = x if norm is None else rms_norm(x, self.part(f"{norm}.weight", block), eps)
         flat = rounding(normed) @ self.part("qkv.weight", block).T
         if FAMILIES[self.family]["qkv_bias"] and biased:
             flat = flat + self.part("qkv.bias", block)
@@ -164,13 +165,14 @@ class SmallModel:
         norm: str | None = "mlp_norm",
         kept: tuple[bool, bool] = (True, True),
         stale: float = 0.0,
+        eps: float = EPS,
     ) -> np.ndarray:
         """What attention gave [T, H·D] and x [T, E] → [T, E].
 
         `kept`: whether x stays, at each of the two sums. `stale`: what is in the place of gate and up already.
         """
         x = x * kept[0] + rounding(heads) @ self.part("attention_out.weight", block).T
-        normed = x if norm is None else rms_norm(x, self.part(f"{norm}.weight", block))
+        normed = x if norm is None else rms_norm(x, self.part(f"{norm}.weight", block), eps)
         gate, up = np.split(rounding(normed) @ self.part("gate_up.weight", block).T + stale, 2, axis=-1)
         return x * kept[1] + rounding(gate / (1 + np.exp(-gate)) * up) @ self.part("down.weight", block).T
 

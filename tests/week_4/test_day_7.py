@@ -17,7 +17,7 @@ from coursekit.check import check, check_equal, check_raises, check_untouched
 from coursekit.checking.comparison import plural
 from coursekit.checking.kernel_run import run_as_python
 
-from .block8_checks import check_after, check_before
+from .block8_checks import check_after, check_before, check_spread
 from .eight_bits import (
     GROUP,
     Kept,
@@ -34,7 +34,7 @@ from .eight_bits import (
     room,
 )
 from .folded_rows import BEFORE, Before, check_fold_row
-from .head8 import check_head
+from .head8 import check_head, check_one_product, check_results_are_kept
 from .kept_steps import (
     HKV,
     LENGTHS,
@@ -42,6 +42,7 @@ from .kept_steps import (
     check_arrays,
     check_newest_is_right,
     check_tasks,
+    check_told_apart,
     count_alive,
     kept_step_of,
     meta_of,
@@ -71,6 +72,7 @@ from .whole_model8 import (
     check_pages,
     check_rounding,
     check_rows,
+    fast_of,
     full_caches,
     run,
     run_in_two,
@@ -725,6 +727,17 @@ def test_task_6_after_attention_adds_both_products_to_the_stream(lab):
     check_after(lab, SmallModel("plain"), seed=601)
 
 
+def test_task_6_what_attention_gave_may_lie_outside_of_the_room(lab):
+    check_after(lab, SmallModel("plain"), seed=601, elsewhere=True, behind_x=7.0)
+
+
+def test_task_6_all_parts_of_both_kernels_are_spread_over_the_workers(lab, monkeypatch):
+    monkeypatch.setattr(
+        lab.fast.small, "FEW", 0
+    )  # so that small operations are spread for any number of tokens
+    check_spread(lab, SmallModel("plain"))
+
+
 def test_task_6_a_step_is_given_as_arrays_with_its_tasks(lab):
     meta, most = meta_of(lab), lab.fast.tiled_attention.QUERIES
     for heads, group in ((HKV, QUERIES_PER_HEAD), (3, 100)):
@@ -735,6 +748,8 @@ def test_task_6_a_step_is_given_as_arrays_with_its_tasks(lab):
 
 def test_task_6_the_steps_that_layers_ask_for_in_turn_are_made_once(lab):
     attention, metas = lab.fast.attend.TiledAttention(), [meta_of(lab, seed=seed) for seed in range(4)]
+    for seed in range(6):
+        kept_step_of(attention, meta_of(lab, seed=10 + seed))
     first = [kept_step_of(attention, meta) for meta in metas]
     for step, meta in zip(first, metas, strict=True):
         check_arrays(lab, step, meta)
@@ -742,15 +757,20 @@ def test_task_6_the_steps_that_layers_ask_for_in_turn_are_made_once(lab):
         for number, (step, meta) in enumerate(zip(first, metas, strict=True)):
             again = kept_step_of(attention, meta) is step
             assert again, (
-                f"layer {layer} asks for step {number} of 4, and it is made anew: the newest 4 are kept"
+                f"after other steps, layer {layer} asks for step {number} of 4, and it is made anew: the newest "
+                "4 are kept"
             )
 
 
 def test_task_6_other_heads_get_other_tasks(lab):
     attention, meta = lab.fast.attend.TiledAttention(), meta_of(lab)
-    for heads, group in ((2, 3), (3, 2), (2, 200)):
+    for heads, group in ((2, 3), (3, 2), (2, 200), (3, 3)):
         found = kept_step_of(attention, meta, heads, group)
         check_tasks(found, LENGTHS, heads, group, lab.fast.tiled_attention.QUERIES)
+
+
+def test_task_6_steps_that_have_numbers_in_common_are_told_apart(lab):
+    check_told_apart(lab, lab.fast.attend.TiledAttention())
 
 
 def test_task_6_new_metadata_are_never_taken_for_old_ones(lab):
@@ -773,23 +793,26 @@ def test_task_6_the_head_takes_other_dtypes_and_arrays_that_lie_in_pieces(lab):
         check_head(lab, x.T, lab.array(x, dtype).T)
 
 
-@families
-def test_task_6_the_fast_model_gives_the_logits_of_the_same_weights(lab, family):
-    small = SmallModel(family)
-    fast = uncompiled(lab.fast.accelerate.accelerate(small.model(lab)))
-    logits = run(lab, fast, IDS)
-    check_logits(lab, logits, small, IDS, "without a cache")
-    check_rounding(lab, logits, small, IDS)
+def test_task_6_what_the_head_gave_stays_as_it_is(lab):
+    check_results_are_kept(lab)
+
+
+def test_task_6_the_head_multiplies_all_rows_at_once_on_all_threads(lab, monkeypatch):
+    monkeypatch.setattr("numba.get_num_threads", lambda: 3)
+    monkeypatch.setattr(lab.fast.accelerate, "get_num_threads", lambda: 3, raising=False)
+    check_one_product(lab, workers=3, tokens=5)
 
 
 @families
 def test_task_6_accelerate_leaves_the_model_as_it_is(lab, family):
     model = SmallModel(family).model(lab)
     before, blocks, logits = dict(vars(model)), list(model.blocks), lab.numpy(run(lab, model, IDS))
-    fast = lab.fast.accelerate.accelerate(model)
+    fast = fast_of(lab, model)
     assert fast is not model, "the model itself came back: the fast one is another object"
     changed = [name for name, value in before.items() if vars(model).get(name) is not value]
     assert not changed, f"of the model that was given, this was exchanged: {', '.join(changed)}"
+    added = vars(model).keys() - before.keys()
+    assert not added, f"the model that was given has got something new: {', '.join(sorted(added))}"
     assert all(map(operator.is_, model.blocks, blocks)), "the blocks were exchanged in the model's own list"
     check(
         run(lab, model, IDS),
@@ -803,7 +826,7 @@ def test_task_6_accelerate_leaves_the_model_as_it_is(lab, family):
 @families
 def test_task_6_accelerate_exchanges_blocks_and_embedding_and_head(lab, family):
     model = SmallModel(family).model(lab)
-    fast = lab.fast.accelerate.accelerate(model)
+    fast = fast_of(lab, model)
     assert isinstance(fast, type(model)), f"a {type(fast).__name__} came back, not a {type(model).__name__}"
     kinds = [type(part).__name__ for part in (*fast.blocks, fast.embedding, fast.head)]
     check_equal(
@@ -820,25 +843,38 @@ def test_task_6_accelerate_exchanges_blocks_and_embedding_and_head(lab, family):
         assert not same, "the model has a head of its own, and the fast one took the embedding's table for it"
 
 
+@families
+def test_task_6_the_fast_model_gives_the_logits_of_the_same_weights(lab, family):
+    small = SmallModel(family)
+    fast = uncompiled(fast_of(lab, small.model(lab)))
+    logits = run(lab, fast, IDS)
+    check_logits(lab, logits, small, IDS, "without a cache")
+    check_rounding(lab, logits, small, IDS)
+
+
 def test_task_6_what_is_laid_out_already_stays(lab):
     model = SmallModel("biases").model(lab)
-    fast, ready = lab.fast.accelerate.accelerate(model), copy.copy(model)
+    fast, ready = fast_of(lab, model), copy.copy(model)
     ready.embedding, ready.head = fast.embedding, fast.head
-    again = lab.fast.accelerate.accelerate(ready)
+    again = fast_of(lab, ready)
     assert again.embedding is fast.embedding, "the embedding is an Embedding8 already, and was made anew"
     assert again.head is fast.head, "the head beside an Embedding8 was made anew"
+    ready.head = model.head
+    again = fast_of(lab, ready)
+    assert again.head is model.head, "the head beside an Embedding8 was exchanged: it stays, of whatever kind"
+    assert again.embedding is fast.embedding, "the embedding is an Embedding8 already, and was made anew"
 
 
 def test_task_6_what_the_kernels_cannot_do_is_refused(lab):
     model = SmallModel("plain").model(lab)
-    fast = lab.fast.accelerate.accelerate(model)
+    fast = fast_of(lab, model)
     check_raises(ValueError, lambda: lab.fast.accelerate.accelerate(fast), match="only once")
 
 
 @families
 def test_task_6_compiled_it_gives_these_logits_with_dense_caches(lab, family):
     small = SmallModel(family)
-    fast = lab.fast.accelerate.accelerate(small.model(lab))
+    fast = fast_of(lab, small.model(lab))
     check_logits(lab, run_in_two(lab, fast, IDS, full_caches(lab)), small, IDS, "with a cache, in two calls")
     check_rows(lab, fast, small)
 
@@ -846,8 +882,8 @@ def test_task_6_compiled_it_gives_these_logits_with_dense_caches(lab, family):
 @families
 def test_task_6_compiled_it_gives_these_logits_on_pages(lab, family):
     small = SmallModel(family)
-    check_pages(lab, lab.fast.accelerate.accelerate(small.model(lab)), small)
+    check_pages(lab, fast_of(lab, small.model(lab)), small)
 
 
 def test_task_6_compiled_a_sequence_on_pages_gets_the_same_alone_and_beside_others(lab):
-    check_company_of_model(lab, lab.fast.accelerate.accelerate(SmallModel("norms of the heads").model(lab)))
+    check_company_of_model(lab, fast_of(lab, SmallModel("norms of the heads").model(lab)))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from coursekit.check import check_shape
+from coursekit.check import CheckFailed, check_shape
 from coursekit.checking.kernel_run import run_as_python
 
 from .small_model8 import LAYERS, SmallModel, V, exactly, in_8_bits, in_bfloat16
@@ -21,6 +21,20 @@ such inputs, one behind the other: √8 · 0.5 % is 1.5 %, and twice that is all
 SAME_CODES = 0.005
 """From the simulation in NumPy, which rounds in the same places. A number near a tie may come out as another code in
 float32: a step is 2 % of it, and it is one of 64 that are added up. That is 0.25 %, and two of them are allowed."""
+
+
+def fast_of(lab: Any, model: Any) -> Any:
+    """What `accelerate` makes of a model that it can take."""
+    __tracebackhide__ = True
+    try:
+        return lab.fast.accelerate.accelerate(model)
+    except ValueError as error:
+        if not (model.config.tied_embeddings and str(error).startswith("the head isn't a Linear")):
+            raise
+        raise CheckFailed(
+            "`head_of` was called for a model whose configuration says `tied_embeddings`: its head has no matrix of "
+            "its own, and takes the embedding's table"
+        ) from error
 
 
 class AsPython:

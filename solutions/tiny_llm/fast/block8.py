@@ -43,7 +43,7 @@ def before_attention(x, count, parts, room, cos, sin, workers):
 
     Args:
         x: float32 [T·E]; stays as it is.
-        count: tokens of the step; T or fewer. What lies behind them, in x and in all of ``room``, doesn't count.
+        count: tokens of the step; T or fewer. What lies behind them, in x and in all of ``room``, is left alone.
         parts: :class:`Parts` of the block; they stay as they are.
         room: :class:`Room` for ``count`` tokens or more. Nothing in it is read that this call hasn't written.
         cos, sin: float32 [T·D/2], of each token.
