@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from benchmarks import (
     documents,
+    gpu,
     host,
     isolation,
     preemption,
@@ -28,34 +28,25 @@ from benchmarks import (
 from benchmarks.isolation_command import bench_isolation
 from benchmarks.keeping import keep, require_places
 from benchmarks.machine import busy, describe_machine
+from benchmarks.models import MODEL, make_models
 from benchmarks.progress import run_showing
 from benchmarks.rounds import Case, Record, run_rounds
 from benchmarks.serving_http import NAME as SERVING_HTTP
 from benchmarks.serving_http_command import HttpOptions, bench_serving_http
 from benchmarks.week_2 import TEXT, GetModel
+from coursekit.backends import Device
 from coursekit.errors import CourseError
 from coursekit.interrupts import leaving_when_terminated
 from coursekit.running.import_path import Impl
 from programs import options
-from programs.loaded import load, load_fast, running
+from programs.loaded import running
 
-if TYPE_CHECKING:
-    from tiny_llm.model import Transformer
-
-MODEL = "smollm2-135m"
 WEEKS = {2: (week_2,), 3: (week_3, serving), 4: (sharing, preemption, documents, host, shares, start)}
 WHOLE = (stages,)
 """What goes through all weeks."""
 MODULES = (*(module for modules in WEEKS.values() for module in modules), *WHOLE)
 LADDERS = tuple(ladder for module in MODULES for ladder in module.LADDERS)
 BARS = tuple(bar for module in MODULES for bar in module.BARS)
-FORMS: dict[str, dict[str, Any]] = {
-    "float32": {"dtype": "float32"},
-    "kernel": {"dtype": "float32", "bits": 4, "matmul": "kernel"},
-    "torch": {"dtype": "bfloat16", "bits": 4, "matmul": "torch"},
-    "bfloat16": {"dtype": "bfloat16"},
-}
-"""The models that the cases name, and how to load each; besides, "packed" and "fast" are Day 4.7's."""
 
 
 def bench(
@@ -68,6 +59,9 @@ def bench(
     ] = None,
     impl: options.ImplOption = Impl.LEARNER,
     week: Annotated[int | None, typer.Option(min=2, max=4, help="Measure only this week's ladders.")] = None,
+    device: Annotated[
+        Device, typer.Option(help="cuda: only the ladder of the engine on an NVIDIA GPU.")
+    ] = Device.CPU,
     repeats: Annotated[int, typer.Option(min=1, max=100, help="How often each row is measured.")] = 3,
     quick: Annotated[
         bool, typer.Option("--quick", help="Half the tokens, once; isolation: every third question.")
@@ -103,7 +97,8 @@ def bench(
 
     The ladder "stages" has the same requests on every stage, S0 to S10, and on the steps of Day 4.7. Rows take turns,
     round after round; the tables show medians. Close other programs first. Isolation measures no speed, and each
-    question is asked once. `pdm run bench peers` sets the engine beside others, and has options of its own.
+    question is asked once. `pdm run bench peers` sets the engine beside others, and has options of its own. On a GPU,
+    `--device cuda` measures the served engine in three forms.
 
     Ctrl-C stops early and keeps what is measured; so does SIGTERM.
     """
@@ -111,7 +106,9 @@ def bench(
     asked = HttpOptions(http, url, rates, requests, seed, api_key)
     with running(impl) as course:
         over_http = asked.over_http(what or [])
-        name = SERVING_HTTP if over_http else "-".join(what or [f"week_{week}" if week else "weeks"])
+        on_gpu = _is_on_gpu(device, over_http or week is not None or isolation.NAME in (what or []))
+        everything = "cuda" if on_gpu else f"week_{week}" if week else "weeks"
+        name = SERVING_HTTP if over_http else "-".join(what or [everything])
         target = out or course.state / "bench" / f"{name}.json"
         if _is_isolation(what or [], week, questions):
             about = {**_about(name, impl, quick), "machine": describe_machine()}
@@ -122,11 +119,13 @@ def bench(
             rounds = 1 if quick else repeats
             bench_serving_http(course, about, target, impl, asked, rounds, console, progress)
             return
-        chosen = choose(all_cases(make_models(progress), _text(), week), what or [])
+        machine = describe_machine() | ({"gpu": gpu.gpu_name()} if on_gpu else {})
+        models = make_models(progress, device)
+        known = list(gpu.cases(models, _text())) if on_gpu else all_cases(models, _text(), week)
+        chosen, ladders = choose(known, what or []), gpu.LADDERS if on_gpu else LADDERS
         require_places(target)
         if quick:
             chosen, repeats = [replace(case, tokens=case.tokens // 2) for case in chosen], 1
-        machine = describe_machine()
         if busy(machine):
             progress.print(
                 f"other programs are running (load {machine['load']}): expect wide spreads", style="yellow"
@@ -143,7 +142,24 @@ def bench(
                     "repeats": repeats,
                     "finished": finished,
                 }
-                keep(console, course, target, record, LADDERS, [] if quick else BARS, about)
+                keep(console, course, target, record, ladders, [] if quick else BARS, about)
+                if on_gpu:
+                    console.print(gpu.BESIDE, style="dim", soft_wrap=True)
+
+
+def _is_on_gpu(device: Device, others: bool) -> bool:
+    """Whether the ladder on the GPU is asked for.
+
+    Raises:
+        CourseError: it is asked for together with others, or another device is.
+    """
+    if device is Device.MPS:
+        raise CourseError("--device mps isn't measured: choose cpu, or cuda")
+    if device is Device.CUDA and others:
+        raise CourseError(
+            "--device cuda measures a ladder of its own: leave out --week, --http and isolation"
+        )
+    return device is Device.CUDA
 
 
 def _is_isolation(what: Sequence[str], week: int | None, questions: Path | None) -> bool:
@@ -187,7 +203,8 @@ def choose(known_cases: Sequence[Case], names: Sequence[str]) -> list[Case]:
     known |= {case.ladder.partition("-")[0] for case in known_cases}
     for name in names:
         if name not in known:
-            rows = "; ".join([*(_names(ladder.name, known_cases) for ladder in LADDERS), isolation.NAME])
+            ladders = dict.fromkeys(case.ladder for case in known_cases)
+            rows = "; ".join([*(_names(ladder, known_cases) for ladder in ladders), isolation.NAME])
             raise CourseError(f"there is no ladder or row {name!r}; there are: {rows}")
     return [
         case
@@ -198,22 +215,6 @@ def choose(known_cases: Sequence[Case], names: Sequence[str]) -> list[Case]:
 
 def _names(ladder: str, all_cases: Sequence[Case]) -> str:
     return f"{ladder} ({', '.join(case.name for case in all_cases if case.ladder == ladder)})"
-
-
-def make_models(progress: Console) -> GetModel:
-    """Loads each model when it is first asked for."""
-
-    @cache
-    def model(name: str) -> Transformer:
-        if name == "packed":
-            from tiny_llm.fast.float_model import accelerate_floats
-
-            return accelerate_floats(model("bfloat16"))
-        if name == "fast":
-            return load_fast(MODEL, progress).model
-        return load(MODEL, device="cpu", console=progress, **FORMS[name]).model
-
-    return model
 
 
 def _text() -> list[int]:

@@ -35,11 +35,12 @@ def _vector_extensions() -> str:
 
 
 def machine_line(machine: dict[str, Any]) -> str:
-    """The description in one line."""
-    return (
+    """The description in one line; with the GPU, where it says which one was measured."""
+    line = (
         f"{machine['system']} {machine['machine']} · {machine['cores']} cores · {machine['vector']} · "
         f"torch {machine['torch']} · {machine['threads']} threads"
     )
+    return f"{line} · {machine['gpu']}" if "gpu" in machine else line
 
 
 def busy(machine: dict[str, Any]) -> bool:

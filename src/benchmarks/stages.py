@@ -89,25 +89,33 @@ def steps() -> Iterator[Step]:
         if stage not in (GRPC, SERVED):  # the former is S6 behind a network
             label = f"{stage.number} {stage.name} ({stage.day[0]}.{stage.day[1]})"
             yield Step(stage.name, label, "float32", partial(_by_stage, stage), stage.short_prompts)
-    served = partial(_by_engine, "auto", SERVED.day)
+    served = partial(by_engine, "auto", SERVED.day)
     yield Step(SERVED.name, f"{SERVED.number} served (4.6)", "float32", served)
     yield Step("bfloat16", "S10 in bfloat16", "bfloat16", served)
-    yield Step("packed", "packed and fused, bfloat16 (4.7)", "packed", partial(_by_engine, "tiled", FAST_DAY))
-    yield Step("blocks", "blocks in 8 bits (4.7)", "fast", partial(_by_engine, "auto", FAST_DAY))
-    yield Step("tiles", "attention in tiles (4.7)", "fast", partial(_by_engine, "tiled", FAST_DAY))
+    yield Step("packed", "packed and fused, bfloat16 (4.7)", "packed", partial(by_engine, "tiled", FAST_DAY))
+    yield Step("blocks", "blocks in 8 bits (4.7)", "fast", partial(by_engine, "auto", FAST_DAY))
+    yield Step("tiles", "attention in tiles (4.7)", "fast", partial(by_engine, "tiled", FAST_DAY))
 
 
 def cases(model: GetModel, text: Sequence[int]) -> Iterator[Case]:
+    """Every step from the first stage to the fast engine, as :func:`cases_of` makes them."""
+    return cases_of(steps, "stages", model, text)
+
+
+def cases_of(
+    steps: Callable[[], Iterator[Step]], name: str, model: GetModel, text: Sequence[int]
+) -> Iterator[Case]:
     """Every step with one request, then every step with many.
 
     Args:
+        steps: makes the steps. name: what the names of their two ladders begin with.
         model: called when a case runs; Day 4.7's model is the form "packed" in bfloat16, and "fast" in 8 bits.
         text: token ids to cut the prompts from.
     """
     for workload in (SINGLE, MANY):
         for step in steps():
             run = partial(_run, step, workload, model, text)
-            yield Case(f"{step.name}-{workload.name}", f"stages-{workload.name}", step.label, run, TOKENS)
+            yield Case(f"{step.name}-{workload.name}", f"{name}-{workload.name}", step.label, run, TOKENS)
 
 
 def _run(step: Step, workload: Workload, model: GetModel, text: Sequence[int], tokens: int) -> Values:
@@ -137,9 +145,24 @@ def _preempt_with_room(model: Transformer, requests: Sequence[Request]) -> None:
     generate_all(preempt_batch(model, len(requests), sum(pages_needed(model, requests)), BUDGET), requests)
 
 
-def _by_engine(
-    attention: str, day: tuple[int, int], model: Transformer, requests: Sequence[Request]
+def by_engine(
+    attention: str,
+    day: tuple[int, int],
+    model: Transformer,
+    requests: Sequence[Request],
+    warm_up: bool = False,
 ) -> float:
+    """Tokens per second of the served engine.
+
+    Args:
+        attention: the name of the way to attend.
+        day: the one on which the engine is written.
+        model: on any device. requests: what is answered.
+        warm_up: answer as many other requests before, in the same engine; none of their pages can be used again.
+
+    Raises:
+        CourseError: the day isn't written.
+    """
     require_day(day)
     from tiny_llm.engine.limits import Limits as EngineLimits
     from tiny_llm.engine.llm import LLM
@@ -148,6 +171,8 @@ def _by_engine(
     limits = EngineLimits(len(requests), sum(pages_needed(model, requests)), PAGE_SIZE, BUDGET)
     params = [SamplingParams(max_tokens=each.max_tokens, ignore_end=True) for each in requests]
     with LLM(model, get_tokenizer(), limits=limits, attention=attention) as llm:
+        if warm_up:
+            llm.run_all([list(reversed(each.prompt_ids)) for each in requests], params)
         started = time.perf_counter()
         outputs = llm.run_all([each.prompt_ids for each in requests], params)
         seconds = time.perf_counter() - started

@@ -231,7 +231,7 @@ def test_all_ladders_run_on_a_tiny_model_and_measure_what_they_show(
     half = tiny_model(D=32, dtype="bfloat16")
     text = [(7 * i + i * i) % 37 for i in range(150)]
     record = Record()
-    get_model = {"bfloat16": half, "fast": half}.get
+    get_model = dict.fromkeys(("bfloat16", "packed", "fast"), half).get
     chosen = [replace(each, tokens=6) for each in all_cases(lambda name: get_model(name, model), text)]
     list(run_rounds(chosen, 1, record))
     shown = {ladder.name: {each.name for each in ladder.quantities} for ladder in LADDERS}

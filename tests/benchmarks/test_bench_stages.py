@@ -14,7 +14,7 @@ from rich.console import Console
 from toy_model import tiny_model
 from toy_ways import FittingTokenizer
 
-from benchmarks import command, stages
+from benchmarks import models, stages
 from benchmarks.climbs import draw_climbs, scale
 from benchmarks.command import all_cases, choose
 from benchmarks.keeping import keep, require_places
@@ -63,8 +63,8 @@ def test_the_packed_step_has_the_plain_model_in_bfloat16_packed(monkeypatch: pyt
         asked.append(how["dtype"])
         return SimpleNamespace(model=model)
 
-    monkeypatch.setattr(command, "load", load_model)
-    packed = command.make_models(Console())("packed")
+    monkeypatch.setattr(models, "load", load_model)
+    packed = models.make_models(Console())("packed")
     assert ([type(block).__name__ for block in packed.blocks], asked) == (["FloatBlock"], ["bfloat16"])
     assert packed.embedding.weight.dtype == model.embedding.weight.dtype
 
