@@ -57,9 +57,12 @@ def test_the_engine_is_measured_after_others_that_leave_it_nothing(monkeypatch: 
 
 def test_models_are_loaded_for_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[dict[str, Any]] = []
-    monkeypatch.setattr(
-        models, "load", lambda source, **how: asked.append(how) or SimpleNamespace(model="a model")
-    )
+
+    def load_model(source: str, **how: Any) -> Any:
+        asked.append(how)
+        return SimpleNamespace(model="a model")
+
+    monkeypatch.setattr(models, "load", load_model)
     assert models.make_models(Console(), "cuda")("bfloat16") == "a model"
     assert (asked[0]["device"], asked[0]["dtype"]) == ("cuda", "bfloat16")
 
