@@ -103,7 +103,9 @@ def test_a_client_that_reads_half_a_stream_and_leaves_is_forgotten(site: Site) -
 def test_an_async_client_that_is_cancelled_frees_its_pages(site: Site) -> None:
     async def main() -> None:
         async with openai.AsyncOpenAI(base_url=f"{site.url}/v1", api_key="any", timeout=limit()) as client:
-            task = asyncio.create_task(client.completions.create(model=NAME, prompt="abc", max_tokens=150))
+            task = asyncio.create_task(
+                client.completions.create(model=NAME, prompt="abc", temperature=0, max_tokens=150)
+            )
             await asyncio.to_thread(site.until_running)
             task.cancel()
             await asyncio.wait([task])
@@ -171,7 +173,7 @@ def test_the_openai_client_raises_an_error_that_comes_in_the_middle_of_a_stream(
     with openai.OpenAI(base_url=f"{site.url}/v1", api_key="any", timeout=limit()) as client:
         site.hold()
         site.let(2)
-        stream = iter(client.chat.completions.create(model=NAME, messages=HELLO, stream=True))
+        stream = iter(client.chat.completions.create(model=NAME, messages=HELLO, temperature=0, stream=True))
         next(stream)
         site.until(lambda: site.llm.batcher.metrics.steps == 2, "two steps")
         site.model.failure = KeyError("as the test wants it")
