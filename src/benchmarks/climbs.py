@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from benchmarks.ladder import Ladder
-from benchmarks.picture import COLOURS, INK, MUTED, PAPER, stack
+from benchmarks.picture import COLOURS, INK, MUTED, PAPER, set_wide_title, stack
 from benchmarks.report import rows_of
 from benchmarks.rounds import Record, Samples
 
@@ -62,7 +62,7 @@ def _draw(ax: Axes, ladder: Ladder, rows: Sequence[Samples], ends: tuple[float, 
     ax.set_yticks(range(len(rows)), [row.case.label for row in rows])
     ax.invert_yaxis()
     ax.tick_params(axis="both", which="both", length=0)
-    ax.set_title(f"{ladder.title}\n{main.heading}, × the row before", linespacing=1.4, loc="left", x=0)
+    set_wide_title(ax, f"{ladder.title}\n{main.heading}, × the row before")
     for y, (value, before) in enumerate(zip(values, [0.0, *values], strict=False)):
         ratio = f"  × {value / before:.2f}" if before else ""
         ax.annotate(

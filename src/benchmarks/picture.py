@@ -68,6 +68,13 @@ def stack(parts: Sequence[Part], caption: str, width: float = WIDTH, below: floa
     return buffer.getvalue()
 
 
+def set_wide_title(ax: Axes, text: str) -> None:
+    """A title that begins at the left edge of the picture, where the labels of the rows do."""
+    ax.set_title("\n".join(" " for _ in text.splitlines()), linespacing=1.4)  # keeps its place free
+    above: Any = {"xycoords": ("figure fraction", "axes fraction"), "textcoords": "offset points"}
+    ax.annotate(text, (0, 1), (4, 5), weight="bold", size=10, linespacing=1.4, **above)
+
+
 def draw(ladders: Sequence[Ladder], record: Record, caption: str) -> bytes:
     """All ladders that have rows, as :func:`stack` gives them."""
     drawn = [(ladder, rows) for ladder in ladders if (rows := rows_of(ladder, record))]

@@ -92,7 +92,7 @@ def steps() -> Iterator[Step]:
     served = partial(by_engine, "auto", SERVED.day)
     yield Step(SERVED.name, f"{SERVED.number} served (4.6)", "float32", served)
     yield Step("bfloat16", "S10 in bfloat16", "bfloat16", served)
-    yield Step("packed", "packed and fused, bfloat16 (4.7)", "packed", partial(by_engine, "tiled", FAST_DAY))
+    yield Step("packed", "packed, bfloat16 (4.7)", "packed", partial(by_engine, "tiled", FAST_DAY))
     yield Step("blocks", "blocks in 8 bits (4.7)", "fast", partial(by_engine, "auto", FAST_DAY))
     yield Step("tiles", "attention in tiles (4.7)", "fast", partial(by_engine, "tiled", FAST_DAY))
 

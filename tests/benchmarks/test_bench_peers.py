@@ -17,6 +17,7 @@ from xml.etree import ElementTree
 
 import pytest
 from bench_runs import bench
+from picture_edges import cut_off
 from rich.console import Console
 from toy_engine import toy
 
@@ -282,21 +283,7 @@ def test_the_picture_is_an_svg_and_leaves_out_workloads_that_were_not_measured(e
 
 
 def test_no_text_of_the_picture_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from matplotlib.text import Text
-
-    beyond, save = [], Figure.savefig
-
-    def measured(figure: Figure, *arguments: Any, **options: Any) -> None:
-        save(figure, *arguments, **options)
-        FigureCanvasAgg(figure).draw()  # SVG's own measures are in other units
-        for text in figure.findobj(Text):
-            box = text.get_window_extent()
-            if text.get_visible() and text.get_text().strip() and (box.x0 < 0 or box.x1 > figure.bbox.width):
-                beyond.append(text.get_text())
-
-    monkeypatch.setattr(Figure, "savefig", measured)
+    beyond = cut_off(monkeypatch)
     labels = {"own": "this course's, fast", "other": "transformers 5.19.0, static batches, bfloat16"}
     fastest: Any = {name: [12_345.0 if WORKLOADS[name].counts_prompts else 1234.0] for name in WORKLOADS}
     made = [replace(engine(name, **fastest), label=label) for name, label in labels.items()]

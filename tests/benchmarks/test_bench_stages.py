@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 import pytest
+from picture_edges import cut_off
 from rich.console import Console
 from toy_model import tiny_model
 from toy_ways import FittingTokenizer
@@ -158,6 +159,21 @@ def test_the_picture_of_a_climb_is_an_svg_no_wider_than_a_phone_shows_it() -> No
     assert float(root.get("width", "").removesuffix("pt")) < 350
     empty = draw_climbs([CLIMB], record(climb=(0, 0)), "a row without a token")
     assert ElementTree.fromstring(empty).tag == root.tag
+
+
+def test_no_text_of_the_climb_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    beyond = cut_off(monkeypatch)
+    made = []
+    for ladder in stages.LADDERS:
+        for step, speed in zip(steps(), itertools.cycle([9.0, 1436.2]), strict=False):
+            case = Case(step.name, ladder.name, step.label, lambda tokens: {}, tokens=10)
+            made.append(Samples(case, [{"tokens_per_second": speed}]))
+    draw_climbs(
+        stages.LADDERS,
+        Record(made),
+        "Linux x86_64 · 2 cores · AVX512 + bfloat16 · torch 2.15.0+cu132 · 2 threads",
+    )
+    assert beyond == []
 
 
 @pytest.mark.parametrize(

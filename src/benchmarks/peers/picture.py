@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from benchmarks.peers.measuring import Engine, Rounds, ratio
 from benchmarks.peers.workloads import Workload
-from benchmarks.picture import COLOURS, stack
+from benchmarks.picture import COLOURS, set_wide_title, stack
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,9 +52,7 @@ def _draw_workload(ax: Axes, workload: Workload, rows: Sequence[Engine], own: st
     ax.tick_params(length=0)
     ax.set_xticks([])
     ax.set_xlim(0, max(values) * 1.72)  # room for the longest note
-    ax.set_title(" ")  # keeps its place free; the text begins where the labels do
-    above: Any = {"xycoords": ("figure fraction", "axes fraction"), "textcoords": "offset points"}
-    ax.annotate(f"{workload.described(quick)} per second", (0, 1), (4, 5), weight="bold", size=10, **above)
+    set_wide_title(ax, f"{workload.described(quick)} per second")
     times = ratio(rows, own, workload.name)
     for y, (row, value) in enumerate(zip(rows, values, strict=True)):
         note = f"  ({times:.2f} × best peer)" if row.name == own and times is not None else ""
