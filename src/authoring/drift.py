@@ -88,6 +88,11 @@ class Origin:
         marks = {self._name(path): _hash(content) for path, content in contents.items()}
         write_text(self._path, json.dumps(marks, indent=1) + "\n")
 
+    def recorded_with(self, contents: dict[Path, bytes]) -> tuple[Path, bytes]:
+        """The file of these notes, and what it is to hold when these have been generated beside all the others."""
+        marks = {self._name(path): _hash(content) for path, content in contents.items()}
+        return self._path, (json.dumps({**self._written, **marks}, indent=1) + "\n").encode("utf-8")
+
     @cached_property
     def _written(self) -> dict[str, str]:
         try:

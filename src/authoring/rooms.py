@@ -5,6 +5,8 @@ MAY_IMPORT = {
     "programs": ("coursekit", "window"),
     "window": ("coursekit", "programs"),
     "benchmarks": ("coursekit", "programs"),
-    "authoring": ("coursekit",),
+    "notebooks": ("coursekit",),
+    "authoring": ("coursekit", "grading", "notebooks"),
+    "grading": ("coursekit",),
 }
 ROOMS = tuple(MAY_IMPORT)

@@ -10,10 +10,12 @@ import typer
 from rich.console import Console
 
 from authoring.gates.day_tests import tests_of_task
-from authoring.gates.gate import Context, count
-from authoring.gates.workers import Job, JobResult, cores
+from authoring.gates.gate import Context
+from authoring.gates.workers import Job, JobResult
 from authoring.mutation import Mutation, mutations
+from authoring.progress import count
 from coursekit.errors import CourseError
+from coursekit.machine import cores
 from coursekit.manifest import FunctionRef, Lesson, Task
 from coursekit.paths import Course
 from coursekit.task_state import TaskState

@@ -55,7 +55,7 @@ def require_writable(paths: Iterable[Path]) -> None:
     """
     for path in paths:
         target = path.resolve()
-        if target.is_dir():
+        if os.path.isdir(target):
             raise CourseError(f"can't write {path}: it is a folder")
         trial = target.with_name(f".{target.name}.{os.getpid()}.tmp")
         try:

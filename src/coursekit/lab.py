@@ -43,7 +43,7 @@ class Lab(Modules):
         self.backend = backend
         self.device = device
         self.package = Backend(backend).package
-        self._course = course or Course.find()
+        self._course = course
         _require_backend(backend)
         _require_device(backend, device)
 
@@ -99,7 +99,8 @@ class Lab(Modules):
 
     def _has(self, name: str) -> bool:
         """Whether the reference of this backend has the module: the learner's copy may have lost it."""
-        path = self._course.solution(self.package).joinpath(*name.split("."))
+        course = self._course = self._course or Course.find()
+        path = course.solution(self.package).joinpath(*name.split("."))
         return path.is_dir() or path.with_suffix(".py").is_file()
 
 

@@ -49,6 +49,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--tiny-llm-root", metavar="FOLDER", help="the course's folder, if not the one around you"
     )
+    group.addoption("--package-folder", metavar="FOLDER", help="where its package lies, if not in the course")
     group.addoption("--coursekit-report", metavar="FILE", help="write the state of every task there, as JSON")
     group.addoption("--coursekit-memory", metavar="BYTES", type=int, help="what the tests may take")
     group.addoption(
@@ -112,8 +113,10 @@ class TaskPlugin:
         self._course = course
         self._lab = lab
         self._tasks = TasksOfTests(course)
-        folder = course.solution if option.impl == Impl.SOLUTION else course.starter
-        self.places = Places(course.root, tuple(folder(package) for package in PACKAGES))
+        folder = (course.solution if option.impl == Impl.SOLUTION else course.starter)().parent
+        if option.package_folder:
+            folder = Path(option.package_folder).resolve()
+        self.places = Places(course.root, tuple(folder / package for package in PACKAGES))
         self._report = Report(option.impl, option.backend, option.device)
         self._report_file = Path(option.coursekit_report).resolve() if option.coursekit_report else None
         self._journal = Journal(journal_of(self._report_file)) if self._report_file else None

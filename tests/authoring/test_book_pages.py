@@ -45,6 +45,7 @@ def test_a_day_box_has_the_goal_the_sum_of_points_and_a_link_to_each_task():
     text = expand("{{#day 1.3}}\n", MANIFEST, "day.md")
     assert "Hide the <code>future</code>." in text
     assert "16 points" in text
+    assert "<code>pdm run lab 1.3</code> opens the day's notebook" in text
     assert 'href="#task-1-3-1">The <code>causal</code> mask<' in text
 
 

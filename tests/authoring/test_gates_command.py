@@ -34,7 +34,15 @@ def test_all_gates_run_when_none_is_named():
 
 def test_gates_can_be_chosen_and_left_out():
     assert choose("mutants, order", None) == ["order", "mutants"]
-    assert choose(None, "reference,lint") == ["agreement", "starter", "order", "mutants", "mlx"]
+    assert choose(None, "reference,lint") == [
+        "agreement",
+        "starter",
+        "order",
+        "mutants",
+        "mlx",
+        "grading",
+        "notebooks",
+    ]
     assert choose("order,lint", "lint") == ["order"]
 
 

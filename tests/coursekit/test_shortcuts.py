@@ -6,12 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from courses import make_course, solve, write
 from runs import change, course_command
 
 from coursekit.manifest import load_manifest
 from coursekit.paths import Course
-from coursekit.running.shortcuts import find
+from coursekit.running.noticed_calls import NoticedCalls, find
 
 BODY = "return size.width * size.height  # metres squared"
 NOTE = "Note: in 1.1.1 your code calls math.prod, which can do this task's work."
@@ -96,3 +97,32 @@ def test_every_shortcut_of_the_course_is_a_call_that_there_is(name):
 def test_a_name_that_is_not_there_is_left_out():
     assert find("torch.nn.nothing") is None
     assert find("no_such_package.call") is None
+
+
+def test_torchs_inner_names_are_noticed_where_that_is_asked():
+    told: list[str] = []
+    name, x = "torch.nn.functional.scaled_dot_product_attention", torch.ones(1, 1, 2, 4)
+    calls = NoticedCalls(lambda file: file == __file__, told.append)
+    calls.install([name, "torch.softmax", "math.prod"], deep=True)
+    try:
+        torch._C._nn.scaled_dot_product_attention(x, x, x)
+        torch.ops.aten.scaled_dot_product_attention(x, x, x)
+        torch.ops.aten.scaled_dot_product_attention.default(x, x, x)
+        torch.ops.aten.softmax.int(x, -1)
+        assert "int" in torch.ops.aten.softmax.overloads()
+    finally:
+        calls.remove()
+    torch.nn.functional.scaled_dot_product_attention(x, x, x)
+    torch.ops.aten.softmax(x, -1)
+    assert told == [name] * 3 + ["torch.softmax"]
+
+
+def test_inner_names_are_left_alone_otherwise():
+    told: list[str] = []
+    calls, x = NoticedCalls(lambda file: True, told.append), torch.ones(1, 1, 2, 4)
+    calls.install(["torch.nn.functional.scaled_dot_product_attention"])
+    try:
+        torch._C._nn.scaled_dot_product_attention(x, x, x)
+    finally:
+        calls.remove()
+    assert told == []

@@ -11,7 +11,7 @@ from fast_models import FAMILIES, Noted, differences, engine, random_ids, requir
 
 from tiny_llm.engine_core import generate_all
 from tiny_llm.fast.float_model import accelerate_floats
-from tiny_llm.fast.packed import Packed
+from tiny_llm.fast.packed import BLOCK, Packed, onednn_takes
 from tiny_llm.kernels.paged_attention_cpu import paged_attention_cpu
 from tiny_llm.model import Transformer
 
@@ -99,15 +99,45 @@ def test_a_projection_whose_way_depends_on_the_company_is_noticed(
 
 
 @pytest.mark.parametrize("dtype", INVARIANT)
-@pytest.mark.parametrize("width", [576, 1536, 2048])
-def test_a_row_has_the_same_bits_beside_any_number_of_others(dtype: torch.dtype, width: int) -> None:
+@pytest.mark.parametrize(("width", "outputs"), [(576, 96), (1536, 96), (1536, 576), (2048, 96)])
+def test_a_row_has_the_same_bits_beside_any_number_of_others(
+    dtype: torch.dtype, width: int, outputs: int
+) -> None:
     require_onednn(dtype)
     dice = torch.Generator().manual_seed(width)
-    packed = Packed(torch.randn(96, width, generator=dice), torch.randn(96, generator=dice), dtype)
+    packed = Packed(torch.randn(outputs, width, generator=dice), torch.randn(outputs, generator=dice), dtype)
     rows = torch.randn(130, width, generator=dice).to(dtype)
     expected = packed(rows)
     for count in (1, 2, 3, 4, 5, 8, 15, 16, 17, 31, 33, 63, 64, 65, 129):
         assert torch.equal(packed(rows[-count:]), expected[-count:]), f"{count} rows"
+
+
+@pytest.mark.parametrize("rows", [0, 1, 3, 4, 5, 8, 9])
+def test_in_blocks_every_call_has_the_same_number_of_rows_and_no_row_is_lost(
+    rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = Packed(torch.randn(7, 64), torch.randn(7), torch.float32)
+    x, whole, calls = torch.randn(rows, 64), Packed._multiply, []
+
+    def noted(self: Packed, x: torch.Tensor) -> torch.Tensor:
+        calls.append(len(x))
+        return whole(self, x)
+
+    expected = packed(x)
+    packed.block = 4
+    monkeypatch.setattr(Packed, "_multiply", noted)
+    torch.testing.assert_close(packed(x), expected)
+    assert packed(x).shape == (rows, 7)
+    assert set(calls) == ({4} if rows else {0})
+
+
+def test_only_bfloat16_on_a_processor_with_amx_goes_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    weight = torch.randn(8, 64)
+    for there in (True, False):
+        monkeypatch.setattr("tiny_llm.fast.packed.has_amx", lambda there=there: there)
+        assert Packed(weight, None, torch.float32).block is None
+        expected = BLOCK if there and onednn_takes(torch.bfloat16) else None
+        assert Packed(weight, None, torch.bfloat16).block == expected
 
 
 @pytest.mark.parametrize("dtype", INVARIANT)

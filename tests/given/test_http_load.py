@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from http_site import NAME, Site, ToyModel, events_of, toy_llm
 from week_3.patience import limit
 
@@ -98,6 +99,7 @@ async def ask_all(port: int, requests: list[Asked]) -> list[str | None]:
     return await asyncio.wait_for(asyncio.gather(*map(one, requests)), limit() * 12)
 
 
+@pytest.mark.timeout(400)
 def test_under_load_no_page_is_lost_memory_is_flat_and_answers_are_those_alone() -> None:
     requests = some_requests()
     with toy_llm(ToyModel(), max_queue=REQUESTS) as engine:

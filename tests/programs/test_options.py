@@ -14,6 +14,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, get_args, get_type_hints
 
+import pytest
 from typer.models import OptionInfo
 
 from benchmarks.__main__ import COMMANDS as BENCHMARKS
@@ -218,7 +219,7 @@ def results(lines: Sequence[list[str]], *arguments: str) -> Iterator[tuple[list[
         text=True,
         encoding="utf-8",
         env={**os.environ, "PYTHONIOENCODING": "utf-8"},
-        timeout=100,
+        timeout=300,
     )
     answers = done.stdout.splitlines()
     assert len(answers) == len(lines), done.stderr
@@ -254,6 +255,7 @@ def test_a_value_that_an_option_can_not_mean_anything_by_is_one_line_and_exit_co
     assert faults(results(lines), may_be_taken=False) == []
 
 
+@pytest.mark.timeout(400)
 def test_a_wild_value_is_taken_or_one_line_and_exit_code_2() -> None:
     lines = [line(option.command, f"{option.name}={value}") for option in OPTIONS for value in WILD]
     assert faults(results(lines), may_be_taken=True) == []

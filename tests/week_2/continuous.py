@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .beside_requests import progress
 from .reading_model import LAYERS, ReadingModel, V
 
 
@@ -54,14 +55,14 @@ def step_of(lab: Any, batch: Any, slots: list[Any], request: Any) -> Any:
 
 
 def seated(
-    lab: Any, model: Any, num_slots: int, taken: Iterable[int], max_tokens: int = 9
+    lab: Any, model: Any, num_slots: int, taken: Iterable[int], max_tokens: int = 9, seed: int = 0
 ) -> tuple[Any, list[Any], dict[int, Any]]:
     """A batch with requests in the slots `taken`, put there by `prefill_step`: the batch, the slots, who is where."""
     batch = lab.static_batch.Batch(model, num_slots)
     slots: list[Any] = [None] * num_slots
     others = {}
     for slot in taken:
-        request = new_request(lab, prompt_of(3 + 2 * slot, seed=slot), max_tokens)
+        request = new_request(lab, prompt_of(3 + 2 * slot, seed=seed + slot), max_tokens)
         # One idle slot at a time: which of several a request takes is up to the engine.
         blocked = ["taken" if other != slot else None for other in range(num_slots)]
         step_of(lab, batch, blocked, request)
@@ -116,10 +117,11 @@ class Watch:
         if prefill is not None:
             self.computed[prefill.request] = prefill.computed
         self._check_runs()
-        for request, before in zip(self.requests, self.produced, strict=True):
-            self._check_tokens(request, before)
-        self._check_caches()
-        self.produced = [request.num_generated for request in self.requests]
+        now = progress(tuple(self.requests), self.model.config.max_positions)
+        for request, before, (tokens, _) in zip(self.requests, self.produced, now, strict=True):
+            self._check_tokens(request, before, tokens)
+        self._check_caches(now)
+        self.produced = [tokens for tokens, _ in now]
 
     def _check_runs(self) -> None:
         """A step runs the model on one chunk at most, and decodes once at most."""
@@ -133,10 +135,9 @@ class Watch:
                 f"step {len(self.steps)}: the model was run {times} times to {kind}; a step computes {what}"
             )
 
-    def _check_tokens(self, request: Any, before: int) -> None:
+    def _check_tokens(self, request: Any, before: int, now: int) -> None:
         """A request gets a token with its last chunk, and one for the slot in which the observer was shown it."""
         slots, turn = self.steps[-1]
-        now = request.num_generated
         step = f"step {len(self.steps)}: a request that had {before} tokens of output has {now}"
         assert now >= before, f"{step}: tokens were lost"
         if not any(request is other for other in slots):
@@ -156,14 +157,13 @@ class Watch:
             "decodes one for every busy slot"
         )
 
-    def _check_caches(self) -> None:
+    def _check_caches(self, now: tuple[tuple[int, bool], ...]) -> None:
         """Only requests in slots, and one that is being prefilled, have caches."""
         slots, turn = self.steps[-1]
-        limit = self.model.config.max_positions
         left = {
             request
-            for request, before in zip(self.requests, self.produced, strict=True)
-            if request.num_generated > before and request.finished(limit)
+            for request, before, (tokens, finished) in zip(self.requests, self.produced, now, strict=True)
+            if tokens > before and finished
         }
         held = {request for request in (*slots, turn) if request is not None} - left
         alive = self.model.caches_alive(at_most=LAYERS * len(held))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import gc
-import weakref
 from collections.abc import Callable, Collection, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+
+from coursekit.checking.objects import collect_garbage, copies, weak
 
 from .scripted import check_stops
 
@@ -82,7 +82,7 @@ class ReadingModel:
         self.embedding = SimpleNamespace(weight=lab.array(np.zeros((V, 2))))
         self.runs: list[tuple[Any, ...]] = []
         self.head_rows: list[int] = []
-        self._caches: list[weakref.ref[Any]] = []  # those that prompts were computed into
+        self._caches: list[Callable[[], Any]] = []  # those that prompts were computed into
 
     @property
     def chunks(self) -> list[tuple[int, int]]:
@@ -100,7 +100,7 @@ class ReadingModel:
         Only where there are more is the garbage collected: an object in a cycle is held by nothing, but lives on.
         """
         if sum(cache() is not None for cache in self._caches) > at_most:
-            gc.collect()
+            collect_garbage()
         self._caches = [cache for cache in self._caches if cache() is not None]
         return len(self._caches)
 
@@ -124,7 +124,7 @@ class ReadingModel:
         batched = isinstance(caches[0], self.lab.kv_cache.BatchingKvCache)
         if not batched:
             known = [cache() for cache in self._caches]
-            self._caches += [weakref.ref(new) for new in caches if not any(new is old for old in known)]
+            self._caches += [weak(new) for new in caches if not any(new is old for old in known)]
         for layer, cache in enumerate(caches):
             rows = self._read(layer, cache, ids, places)
         states = np.full((*ids.shape, 2), np.nan)
@@ -163,12 +163,13 @@ class ReadingModel:
         """Give one layer's cache the new tokens, and return the whole sequence of each row; [] for an idle one."""
         key = np.stack([ids, places], axis=-1)[:, None].astype(np.float64)
         value = np.stack([ids, np.full_like(ids, layer)], axis=-1)[:, None].astype(np.float64)
-        keys, values, mask = cache.update_and_fetch(self.lab.array(key), self.lab.array(value))
-        keys, values = self.lab.numpy(keys), self.lab.numpy(values)
+        keys, values, mask = copies(*cache.update_and_fetch(self.lab.array(key), self.lab.array(value)))
+        assert keys is not None, "update_and_fetch gave None for the keys"
+        assert values is not None, "update_and_fetch gave None for the values"
         (B, L), S = ids.shape, keys.shape[2]
         visible = np.full((B, L, S), True)
         if mask is not None:
-            visible = np.broadcast_to(self.lab.numpy(mask).reshape(-1, L, S) == 0, (B, L, S))
+            visible = np.broadcast_to(mask.reshape(-1, L, S) == 0, (B, L, S))
         return [self._sequence(layer, keys[b, 0], values[b, 0], visible[b], places[b]) for b in range(B)]
 
     def _sequence(

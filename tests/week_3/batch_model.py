@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from week_2.reading_model import LAYERS, V, fingerprints, scores_after
 
+from .beside_pages import arrays_of, places_of
 from .pages import allocator_of, spoil
 
 SIX = ("query", "keys", "values", "meta", "scale", "causal")
@@ -56,11 +57,12 @@ class RaggedModel:
         self.positions = self._positions(positions, ids.shape[1])
         self._accept(caches)
         new = np.stack([ids[0], self.positions], axis=-1)[None, None].astype(np.float64)
+        pair = self.lab.array(new)  # query and key
         for self.layer, cache in enumerate(caches):
             value = np.stack([ids[0], np.full_like(ids[0], self.layer)], axis=-1)[None, None].astype(
                 np.float64
             )
-            out = cache.attend(*(self.lab.array(x) for x in (new, new, value)), 1.0)
+            out = cache.attend(pair, pair, self.lab.array(value), 1.0)
         if self.fails_at == len(self.runs) - 1:
             raise self.fails_with("the model failed, as the test wanted it to")
         return out[0]
@@ -78,10 +80,8 @@ class RaggedModel:
         six_arguments(arguments, named)
         query, keys, values, meta, _, causal = arguments
         assert causal, "tokens must not see those after them: attention was asked not to be causal"
-        starts, tables, kv_lens = (
-            self.lab.numpy(x).tolist() for x in (meta.cu_seqlens_q, meta.block_table, meta.seq_lens_kv)
-        )
-        keys, values = (self.lab.numpy(x) for x in (keys, values))
+        *indices, keys, values = arrays_of(meta, ("cu_seqlens_q", "block_table", "seq_lens_kv"), keys, values)
+        starts, tables, kv_lens = (x.tolist() for x in indices)
         P, out, run = keys.shape[1], np.zeros((len(query), 1, 2)), []
         for b, kv_len in enumerate(kv_lens):
             places = [tables[b][p // P] * P + p % P for p in range(kv_len)]
@@ -132,14 +132,11 @@ class RaggedModel:
         assert caches is not None, "the model was run without the caches"
         assert len(caches) == LAYERS, f"{len(caches)} caches were given for {LAYERS} layers"
         kind = self.lab.paged.attention.PagedCache
-        for layer, cache in enumerate(caches):
-            assert isinstance(cache, kind), (
-                f"layer {layer} got a {type(cache).__name__}, not a {kind.__name__}"
-            )
-            assert cache.layer == layer, f"the cache given to layer {layer} looks at layer {cache.layer}"
-            assert cache.meta is caches[0].meta, (
-                "each layer got metadata of its own: they are built once a step"
-            )
+        found = places_of(caches, kind)
+        for layer, (fits, name, looks_at, meta) in enumerate(found):
+            assert fits, f"layer {layer} got a {name}, not a {kind.__name__}"
+            assert looks_at == layer, f"the cache given to layer {layer} looks at layer {looks_at}"
+            assert meta is found[0][3], "each layer got metadata of its own: they are built once a step"
 
 
 def storage_for(lab: Any, model: RaggedModel, num_pages: int, page_size: int) -> tuple[Any, Any]:

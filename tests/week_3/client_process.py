@@ -12,7 +12,7 @@ from typing import Any
 
 from .serving_grpc import Loopback, message_of
 
-SCRIPT = Path(__file__).with_name("killed_client.py")
+SCRIPT = Path(__file__).with_name("beside_killed_client.py")
 
 
 @contextlib.asynccontextmanager

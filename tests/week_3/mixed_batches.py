@@ -10,9 +10,11 @@ from week_2.continuous import new_request
 from coursekit.check import check_equal
 
 from .batch_model import RaggedModel, storage_for
+from .before_steps import before
+from .beside_seats import add_tokens, after_step, bring, told_by
 from .misread_places import with_places_told, with_rows_told
 from .pages import allocator_of, check_all_free, pages_needed, spoil
-from .planned_steps import check_all_can_end, check_plan, line_of, planned, situation, usual_slips
+from .planned_steps import Situation, check_all_can_end, check_plan
 
 
 def state_of(lab: Any, *, seats: int = 3, pages: int = 40, P: int = 3, limit: int = 64) -> Any:
@@ -77,12 +79,12 @@ def check_idle(state: Any, *, when: str) -> None:
 def lens_in(state: Any, budget: int, suspects: Mapping[str, list[int]] | None = None) -> list[int]:
     """What `issue_lens` says, which must be what the oracle says, and must change nothing."""
     __tracebackhide__ = True
-    before, name = books(state), f"what the seats bring with {situation(state, budget)}"
+    before, now = books(state), Situation.of(state)
+    name = f"what the seats bring with {now.told(budget)}"
     lens = with_places_told(state, name, lambda: state.issue_lens(budget))
-    check_equal(
-        lens, planned(state, budget), name=name, suspects={**usual_slips(state, budget), **(suspects or {})}
-    )
-    check_plan(state, lens, budget, "a plan")
+    slips = {**now.usual_slips(budget), **(suspects or {})}
+    check_equal(lens, now.planned(budget), name=name, suspects=slips)
+    check_plan(now, lens, budget, "a plan")
     check_equal(books(state), before, name="what is known after `issue_lens`, which only plans")
     return lens
 
@@ -91,13 +93,8 @@ def dry_step(state: Any, budget: int, choose: Callable[[Sequence[int]], int], wh
     """Plan a step and do by hand what a model would do: a request with no token due after it gets one."""
     __tracebackhide__ = True
     lens = with_places_told(state, when, lambda: state.issue_lens(budget))
-    check_plan(state, lens, budget, when)
-    state.decode_state.allocate(lens)
-    for running, count in zip(state.seats, lens, strict=True):
-        if count:
-            running.sequence.advance(count)
-            if running.due == 0:
-                running.request.token_ids.append(choose(running.request.token_ids))
+    check_plan(Situation.of(state), lens, budget, when)
+    add_tokens(state, {seat: choose(ids) for seat, ids in bring(state, lens)})
     state.decode_state.check()
     check_all_can_end(state, f"after {when}")
 
@@ -140,13 +137,11 @@ def watched(lab: Any) -> Any:
 
         def step(self) -> Any:
             __tracebackhide__ = True
-            when = f"step {len(self.steps)}"
-            assert len(self.steps) < self.most_steps, (
-                f"{self.most_steps} steps, and the requests are not done"
-            )
-            before = [None if each is None else _Before(each) for each in self.state.seats]
-            due = sum(each.due for each in line_of(self.state))
-            told, wanted = situation(self.state, self.token_budget), planned(self.state, self.token_budget)
+            state, seen, steps, budget = self.state, self.seen, self.steps, self.token_budget
+            when = f"step {len(steps)}"
+            assert len(steps) < self.most_steps, f"{self.most_steps} steps, and the requests are not done"
+            now, were = Situation.of(state), before(state.seats)
+            told, wanted = now.told(budget), now.planned(budget)
             took_part = sum(map(bool, wanted))
             try:
                 done = with_rows_told(took_part, len(wanted), f"{when}: {told}", super().step)
@@ -154,58 +149,38 @@ def watched(lab: Any) -> Any:
                 self.decode_state.check()  # a table that doesn't follow the sequences looks like missing pages
                 raise
             assert isinstance(done, lab.engine_core.Step), f"{when}: a Step should come back, not {done!r}"
-            issued = [(self.seen.index(request), count) for request, count in done.issued]
-            self.steps.append(dict(issued))
-            assert issued or not due, f"{when}: {told}: no token was brought, so nothing will ever change"
-            parts = [(each, n) for each, n in zip(before, wanted, strict=True) if each is not None]
-            expected = [(self.seen.index(each.request), n) for each, n in parts if n]
+            listed, finished = told_by(done)
+            issued = [(seen.index(request), count) for request, count in listed]
+            steps.append(dict(issued))
+            assert issued or not now.due, f"{when}: {told}: no token was brought, so nothing will ever change"
+            parts = [(each, n) for each, n in zip(were, wanted, strict=True) if each is not None]
+            expected = [(seen.index(each.request), n) for each, n in parts if n]
             assert issued == expected, (
                 f"{when}: {told}: the step should list (request, tokens) seat by seat: {expected}, not {issued}"
             )
-            for each, count in parts:
-                each.check(self.seen.index(each.request), count, when, self.max_positions)
-            self._check_leaving(done, [each.request for each, _ in parts], when)
+            limit = self.max_positions
+            after = after_step(tuple(each.running for each, _ in parts), limit)
+            for (each, count), found in zip(parts, after, strict=True):
+                each.check(seen.index(each.request), count, when, found)
+            over = {
+                seen.index(each.request): ends for (each, _), (_, ends, _) in zip(parts, after, strict=True)
+            }
+            self._check_leaving([seen.index(each) for each in finished], over, when)
             self.decode_state.check()
-            check_all_can_end(self.state, f"after {when}")
+            check_all_can_end(state, f"after {when}")
             return done
 
-        def _check_leaving(self, done: Any, requests: list[Any], when: str) -> None:
-            """The finished requests, and no other, have left."""
+        def _check_leaving(self, told: list[int], ends: dict[int, bool], when: str) -> None:
+            """The finished requests, and no other, have left: `ends` says of each, seat by seat, if it has ended."""
             __tracebackhide__ = True
-            over = [self.seen.index(each) for each in requests if each.finished(self.max_positions)]
-            told = [self.seen.index(each) for each in done.finished]
+            over = [number for number, ended in ends.items() if ended]
             assert told == over, f"{when}: requests {over} are finished, seat by seat; the step lists {told}"
-            stay = sorted(self.seen.index(each) for each in requests if not each.finished(self.max_positions))
-            here = sorted(self.seen.index(each) for each in self.requests)
+            stay = sorted(number for number, ended in ends.items() if not ended)
+            seen = self.seen
+            here = sorted(seen.index(each) for each in self.requests)
             assert here == stay, f"{when}: after it, requests {stay} should be in seats, and {here} are"
 
     return WatchedBatch
-
-
-class _Before:
-    """A request as it was before a step."""
-
-    def __init__(self, running: Any) -> None:
-        self.running, self.request = running, running.request
-        self.token_ids, self.computed = list(self.request.token_ids), running.sequence.length
-
-    def check(self, number: int, count: int, when: str, limit: int) -> None:
-        """It has the tokens that it should have after it brought `count`, and as many are computed."""
-        __tracebackhide__ = True
-        left = len(self.token_ids) - self.computed - count
-        tokens = len(self.token_ids) + (count > 0 and left == 0)
-        told = f"{when}: request {number} brought {count} tokens, and {left} are due after them: "
-        assert self.request.token_ids[: len(self.token_ids)] == self.token_ids, (
-            told + "its old tokens changed"
-        )
-        new = len(self.request.token_ids) - len(self.token_ids)
-        assert len(self.request.token_ids) == tokens, (
-            f"{told}it got {new} new tokens; a request gets one exactly when it took part and none is due any more"
-        )
-        computed = self.running.sequence.length
-        assert self.request.finished(limit) or computed == self.computed + count, (
-            f"{told}{self.computed} tokens were computed before, and {computed} count as computed now"
-        )
 
 
 def batch_of(

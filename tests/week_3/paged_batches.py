@@ -6,6 +6,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from week_2.beside_requests import progress
 from week_2.continuous import new_request, prompt_of
 from week_2.reading_model import alone
 
@@ -105,19 +106,23 @@ class Watch:
         )
         for number, count in plan:
             self.computed[number] += count
-        for number, request in enumerate(self.requests):
-            before, now = self.produced[number], request.num_generated
-            left = request.prompt_len + before - self.computed[number]
+        counts = progress(tuple(self.requests), self.batch.max_positions)
+        for number, (now, _) in enumerate(counts):
+            before = self.produced[number]
             assert now <= before + 1, (
                 f"{step}: request {number} went from {before} to {now} tokens since `observe` was called last: "
                 "call it after each step, also one that finishes no request"
             )
-            due = before + (number in numbers and left == 0)
+            due = before + (number in numbers and self._left(number) == 0)
             assert now == due, (
-                f"{step}: request {number} went from {before} to {now} tokens; {left} of its tokens are not in the "
-                "pool yet: it gets a new one exactly when it took part and nothing is due any more"
+                f"{step}: request {number} went from {before} to {now} tokens; {self._left(number)} of its tokens "
+                "are not in the pool yet: it gets a new one exactly when it took part and nothing is due any more"
             )
             self.produced[number] = now
+
+    def _left(self, number: int) -> int:
+        """How many tokens of a request were due behind those that it has brought, before it got a new one."""
+        return int(self.requests[number].prompt_len + self.produced[number] - self.computed[number])
 
     def _check_finished(self, step: Any) -> None:
         """The requests of this step that are complete are in its `finished`, and have left."""
@@ -151,9 +156,10 @@ class Watch:
         numbers = [number for plan in self.plans for number, _ in plan]
         numbers += numbers_of(self.requests, [each.request for each in self.batch.running])
         for number in range(max(numbers)):
+            if number in numbers:
+                continue
             request = self.requests[number]
-            idle = request.error is not None or request.max_tokens < 1
-            assert number in numbers or idle, (
+            assert request.error is not None or request.max_tokens < 1, (
                 f"request {max(numbers)} runs; request {number}, which came before it, neither runs nor was refused"
             )
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 
+from .beside_answers import Mistake as Mistake
+
 LIMIT = 5.0
 """Seconds: what has not happened by then is taken to hang."""
 
@@ -11,10 +13,6 @@ SHORT = 1.0
 """The same, once two tests have waited in vain: several mistakes together must not take minutes to be told."""
 
 waited_in_vain: list[str] = []
-
-
-class Mistake(BaseException):
-    """Tells what is wrong, past every `except Exception` on the way to the test."""
 
 
 def mistake(what: str) -> BaseException:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .bankers import all_can_end, with_more
+from .beside_seats import seats_now
 from .pages import pages_needed
 
 
@@ -30,19 +31,64 @@ class InLine:
         return f"seat {self.seat} ({kind}; {self.computed} computed; {self.held} held, at most {self.most}"
 
 
-def line_of(state: Any) -> list[InLine]:
-    """The requests of a sampling state in order of arrival, read off the seats."""
-    P, limit = state.decode_state.page_size, state.max_positions
-    by_rank = {}
-    for seat, running in enumerate(state.seats):
-        if running is not None:
-            tokens, prompt = len(running.request.token_ids), running.request.prompt_len
-            longest = min(prompt + running.request.max_tokens, limit) - 1
-            computed, held = running.sequence.length, len(running.sequence.pages)
-            by_rank[running.rank] = InLine(
-                seat, computed, tokens - computed, tokens - prompt, held, pages_needed(longest, P)
-            )
-    return [by_rank[rank] for rank in sorted(by_rank)]
+@dataclass(frozen=True)
+class Situation:
+    """What a scheduler sees: the requests in order of arrival, and the pages."""
+
+    line: tuple[InLine, ...]
+    P: int
+    free: int
+    seats: int
+
+    @classmethod
+    def of(cls, state: Any) -> Situation:
+        """The situation of a sampling state, read off the seats."""
+        P, free, limit, seats = seats_now(state)
+        by_rank = {}
+        for seat, found in enumerate(seats):
+            if found is not None:
+                _, rank, tokens, prompt, max_tokens, computed, held = found
+                most = pages_needed(min(prompt + max_tokens, limit) - 1, P)
+                by_rank[rank] = InLine(seat, computed, tokens - computed, tokens - prompt, held, most)
+        return cls(tuple(by_rank[rank] for rank in sorted(by_rank)), P, free, len(seats))
+
+    @property
+    def due(self) -> int:
+        return sum(each.due for each in self.line)
+
+    def plan(self, budget: int) -> Plan:
+        """A plan in which nothing is dealt out yet."""
+        return Plan(list(self.line), self.P, self.free, budget)
+
+    def planned(self, budget: int) -> list[int]:
+        """How many tokens each seat must bring to the next step."""
+        return self.by_seat(self.plan(budget).deal())
+
+    def by_seat(self, plan: Plan) -> list[int]:
+        return [plan.counts.get(seat, 0) for seat in range(self.seats)]
+
+    def usual_slips(self, budget: int) -> dict[str, list[int]]:
+        """How many tokens the seats would bring by the usual mistakes."""
+        right, fifo = self.plan(budget).deal(), self.plan(budget).deal(decodes_first=False)
+        by_line = [right.counts[each.seat] for each in self.line]
+        return {
+            "the line was served in order of arrival: decodes come before all others": self.by_seat(fifo),
+            "the counts are in the order of the line: they belong to seats": [
+                *by_line,
+                *[0] * (self.seats - len(self.line)),
+            ],
+        }
+
+    def told(self, budget: int) -> str:
+        """It in words, with the numbers of the banker before the first request takes a page."""
+        told, found, limit = [], self.free, self.free  # pages that the next one in line finds, and may take
+        for each in self.line:
+            lacks = each.most - each.held
+            numbers = f"lacks {lacks}, finds {found}, so {found - lacks} to spare; may take {limit}"
+            told.append(f"{each}: {numbers})")
+            found, limit = found + each.held, min(limit, found - lacks)
+        line = ", ".join(told) or "no request"
+        return f"a budget of {budget}, {self.free} pages of {self.P} free; in order of arrival {line}"
 
 
 @dataclass
@@ -83,75 +129,29 @@ class Plan:
         return True
 
 
-def planned(state: Any, budget: int) -> list[int]:
-    """How many tokens each seat must bring to the next step."""
-    plan = _plan(state, budget)
-    return [plan.counts.get(seat, 0) for seat in range(len(state.seats))]
-
-
-def _plan(state: Any, budget: int) -> Plan:
-    return _new_plan(state, budget).deal()
-
-
-def _new_plan(state: Any, budget: int) -> Plan:
-    decode_state = state.decode_state
-    return Plan(line_of(state), decode_state.page_size, len(decode_state.allocator.free_pages), budget)
-
-
-def usual_slips(state: Any, budget: int) -> dict[str, list[int]]:
-    """How many tokens the seats would bring by the usual mistakes."""
-    seats = range(len(state.seats))
-    line, right = line_of(state), _plan(state, budget)
-    fifo = _new_plan(state, budget).deal(decodes_first=False)
-    by_line = [right.counts[each.seat] for each in line]
-    return {
-        "the line was served in order of arrival: decodes come before all others": [
-            fifo.counts.get(seat, 0) for seat in seats
-        ],
-        "the counts are in the order of the line: they belong to seats": [
-            *by_line,
-            *[0] * (len(state.seats) - len(line)),
-        ],
-    }
-
-
-def situation(state: Any, budget: int) -> str:
-    """What a scheduler sees, in words, with the numbers of the banker before the first request takes a page."""
-    free, P = len(state.decode_state.allocator.free_pages), state.decode_state.page_size
-    told, found, limit = [], free, free  # pages that the next one in line finds, and may take
-    for each in line_of(state):
-        lacks = each.most - each.held
-        numbers = f"lacks {lacks}, finds {found}, so {found - lacks} to spare; may take {limit}"
-        told.append(f"{each}: {numbers})")
-        found, limit = found + each.held, min(limit, found - lacks)
-    line = ", ".join(told) or "no request"
-    return f"a budget of {budget}, {free} pages of {P} free; in order of arrival {line}"
-
-
-def check_plan(state: Any, lens: Sequence[int], budget: int, when: str) -> None:
+def check_plan(now: Situation, lens: Sequence[int], budget: int, when: str) -> None:
     """Compare what the seats bring with the oracle, before the step is run."""
     __tracebackhide__ = True
-    plan, told = _plan(state, budget), f"{when}: {situation(state, budget)}"
-    due = sum(each.due for each in line_of(state))
+    plan, told = now.plan(budget).deal(), f"{when}: {now.told(budget)}"
     assert sum(lens) <= budget, f"{told}: {list(lens)} is more than the budget"
-    assert any(lens) or not due, f"{told}: no seat brings a token, so nothing will ever change"
-    wanted = [plan.counts.get(seat, 0) for seat in range(len(state.seats))]
-    slips = usual_slips(state, budget).items()
+    assert any(lens) or not now.due, f"{told}: no seat brings a token, so nothing will ever change"
+    wanted = now.by_seat(plan)
+    slips = now.usual_slips(budget).items()
     cause = "; or ".join(slip for slip, given in slips if list(lens) == given)
     assert list(lens) == wanted, (
         f"{when}: the seats should bring {wanted} tokens, not {list(lens)}"
         + (f"\n  likely cause: {cause}" if cause else "")
-        + f"\n  {situation(state, budget)}"
+        + f"\n  {now.told(budget)}"
     )
-    full = min(budget, due)
+    full = min(budget, now.due)
     assert plan.short_of_pages or sum(lens) == full, f"{told}: {sum(lens)} tokens, and {full} would fit"
 
 
 def check_all_can_end(state: Any, when: str) -> None:
     """If each request runs to its end, the first in line first, each finds the pages that it may still need."""
     __tracebackhide__ = True
-    line, free = line_of(state), len(state.decode_state.allocator.free_pages)
-    held, most = [each.held for each in line], [each.most for each in line]
-    assert all_can_end(free, held, most), (
-        f"{when}: {free} pages are free, the requests in line hold {held} and may need {most}: not all can end"
+    now = Situation.of(state)
+    held, most = [each.held for each in now.line], [each.most for each in now.line]
+    assert all_can_end(now.free, held, most), (
+        f"{when}: {now.free} pages are free, the requests in line hold {held} and may need {most}: not all can end"
     )

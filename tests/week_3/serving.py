@@ -13,6 +13,7 @@ from week_2.reading_model import V, alone
 from coursekit.check import check_equal
 
 from .batch_model import RaggedModel, runner_of
+from .beside_threads import tickets_of
 from .pages import check_all_free
 from .patience import hangs, limit
 from .toy_engine import toy_engine
@@ -72,7 +73,7 @@ ENGINES: dict[str, Callable[..., Any]] = {
 
 def let_step_fail(core: Any, at: int, error: Exception) -> None:
     """The engine's step number `at`, counted from 1, is to raise an error."""
-    if not hasattr(type(core), "toy_fail"):
+    if not hasattr(core.__class__, "toy_fail"):
         runner, usual = core.runner, core.runner.model.hidden
 
         def hidden(*arguments: Any) -> Any:
@@ -141,28 +142,25 @@ def watched(lab: Any) -> Any:
 
 
 def give_up(core: Any) -> None:
-    if hasattr(type(core), "toy_give_up"):
+    if hasattr(core.__class__, "toy_give_up"):
         core.toy_give_up()
 
 
 def let_go(core: Any) -> None:
     """Let all steps go on, if this is an engine whose steps can be held up."""
-    if hasattr(type(core), "toy_open"):
+    if hasattr(core.__class__, "toy_open"):
         core.toy_open()
 
 
 def check_tickets(batcher: Any, after: str) -> None:
     """`tickets` has the ticket of each request in the engine, and of no other."""
     __tracebackhide__ = True
-    have, there = set(batcher.tickets), set(batcher.core.requests)
-    assert have == there, (
-        f"after `{after}` the engine has {len(there)} requests, and `tickets` has {len(have)}: "
+    there, have, same, own = tickets_of(batcher)
+    assert same, (
+        f"after `{after}` the engine has {there} requests, and `tickets` has {have}: "
         "`tickets` has each request in the engine, and no other"
     )
-    for request, ticket in batcher.tickets.items():
-        assert ticket.request is request, (
-            f"after `{after}` a ticket is in `tickets` under another one's request"
-        )
+    assert own, f"after `{after}` a ticket is in `tickets` under another one's request"
 
 
 def check_at_rest(batcher: Any, futures: Sequence[Future[Any]] = ()) -> None:

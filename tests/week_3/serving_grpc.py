@@ -4,71 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from concurrent.futures import Future
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import grpc
 from google.protobuf.message import DecodeError
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from .patience import Mistake, hangs, limit
+from .patience import hangs, limit
 from .serving import Letters, batcher_of, check_at_rest, let_go, watched
-from .serving_threads import Answer, ThreadErrors, within
+from .serving_threads import ThreadErrors, within
 
 Code = grpc.StatusCode
 
 SHORT = 3.0
 """Seconds for a call over loopback, once two tests have waited in vain."""
-
-
-class Aborted(Exception):
-    """How a call ends when its service aborts it."""
-
-
-class Context:
-    """Stands for gRPC's side of a call: `ended` is the status that the service has ended it with."""
-
-    def __init__(self) -> None:
-        self.ended: tuple[Any, str] | None = None
-
-    async def abort(self, code: Any, details: str = "") -> None:
-        assert isinstance(code, grpc.StatusCode), f"`abort` takes a grpc.StatusCode, not {code!r}"
-        if self.ended is not None:
-            raise Mistake(
-                f"`abort` has ended the call with {self.ended[0]}, by raising, and is called again, with {code}: "
-                "a `try` with `except Exception` around `abort` catches it"
-            )
-        self.ended = code, details
-        raise Aborted(f"{code}: {details}")
-
-
-class Desk:
-    """Stands for a batcher: it keeps the requests that are submitted, and the test answers them."""
-
-    def __init__(self, error: Exception | None = None) -> None:
-        self.error = error
-        self.taken: list[tuple[Any, Callable[[int], None] | None, Future[list[int]]]] = []
-        self.arrived = asyncio.Event()
-
-    def require_room(self) -> None:
-        """There is room."""
-
-    def submit(self, request: Any, on_token: Callable[[int], None] | None = None) -> Any:
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            raise Mistake(
-                "`submit` was called on another thread than the event loop's: if the call is cancelled just then, "
-                "its future is lost, and no one can cancel it. `submit` is quick: call it without `to_thread`"
-            ) from None
-        if self.error is not None:
-            raise self.error
-        self.taken.append((request, on_token, Answer()))
-        self.arrived.set()
-        return self.taken[-1][2]
 
 
 def message_of(lab: Any, **fields: Any) -> Any:
@@ -77,14 +28,6 @@ def message_of(lab: Any, **fields: Any) -> Any:
     if "ids" in fields:
         fields["token_ids"] = pb.TokenIds(ids=fields.pop("ids"))
     return pb.GenerateRequest(**fields)
-
-
-async def opened(stream: Any) -> AsyncIterator[Any]:
-    """The pieces of a call of Stream. Without a `yield` it is no generator, and is run to its end here."""
-    if inspect.iscoroutine(stream):
-        await stream
-        raise AssertionError("Stream must `yield` its pieces, and has returned")
-    return stream
 
 
 class ServiceErrors(logging.Handler):

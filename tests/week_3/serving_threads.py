@@ -9,54 +9,12 @@ import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
+from .beside_answers import Answer
+from .beside_threads import tell_thread_errors
 from .patience import Mistake, hangs, limit
 from .serving import check_at_rest, give_up, let_go
-
-
-class Answer(Future[Any]):
-    """A future that is awaited: waiting for it with `result` is a mistake. So is a callback that raises."""
-
-    pending: ClassVar[set[Future[Any]]] = set()
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.trouble: Exception | None = None
-        self.pending.add(self)
-        self.add_done_callback(self.pending.discard)
-
-    def add_done_callback(self, fn: Callable[[Any], object]) -> None:
-        """As usual; but what the callback raises is kept, where a plain future only logs it."""
-
-        def noting(future: Any) -> None:
-            try:
-                fn(future)
-            except Exception as error:
-                self.trouble = self.trouble or error
-
-        super().add_done_callback(noting)
-
-    def result(self, timeout: float | None = None) -> Any:
-        self._stop_waiting("result")
-        return super().result(timeout)
-
-    def exception(self, timeout: float | None = None) -> BaseException | None:
-        self._stop_waiting("exception")
-        return super().exception(timeout)
-
-    @classmethod
-    def give_up(cls) -> None:
-        """No thread is to wait any longer for one that is pending."""
-        for future in list(cls.pending):
-            future.cancel()
-
-    def _stop_waiting(self, what: str) -> None:
-        if not self.done():
-            raise Mistake(
-                f"`future.{what}()` was called before the answer was there: in a coroutine it stops the event loop, "
-                "and on a thread it can't be cancelled. Await `asyncio.wrap_future(future)`"
-            )
 
 
 def within(
@@ -146,7 +104,8 @@ class ThreadErrors:
     @contextlib.contextmanager
     def collected(self) -> Iterator[None]:
         """Raise the first of them at the end: it is the cause of all that went wrong after it."""
-        before, threading.excepthook = threading.excepthook, self._note
+        end = tell_thread_errors(self._note)
+        before, threading.excepthook = threading.excepthook, self._note_own
         try:
             yield
         except BaseException:
@@ -154,14 +113,19 @@ class ThreadErrors:
             raise
         finally:
             threading.excepthook = before
+            end()
         self._raise()
 
-    def _note(self, arguments: threading.ExceptHookArgs) -> None:
+    def _note_own(self, arguments: threading.ExceptHookArgs) -> None:
+        """Called with what ends a thread of the test's own."""
         if arguments.exc_value is not None:
-            with self.changed:
-                self.errors.append(arguments.exc_value)
-                self.changed.notify_all()
-            self.tell()
+            self._note(arguments.exc_value)
+
+    def _note(self, error: BaseException) -> None:
+        with self.changed:
+            self.errors.append(error)
+            self.changed.notify_all()
+        self.tell()
 
     def _raise(self) -> None:
         if self.errors and isinstance(self.errors[0], Mistake):

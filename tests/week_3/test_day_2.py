@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +21,7 @@ from week_2.reading_model import V, alone, fingerprints, scores_after
 
 from coursekit import lab as door
 from coursekit.check import check, check_equal, check_raises, check_untouched
+from coursekit.checking.objects import replaced
 
 from .batch_model import RaggedModel, runner_of, storage_for
 from .inserting import Listening, check_pool, heads_of, new_rows, pool_for
@@ -382,7 +382,7 @@ def test_task_2_lengths_are_read_from_the_lists(lab, causal):
 
     def attention(query: Any, keys: Any, values: Any, meta: Any, scale: float, causal: bool) -> Any:
         hidden = {name: getattr(meta, name).to("meta") for name in ("cu_seqlens_q", "seq_lens_kv")}
-        arguments = query, keys, values, replace(meta, **hidden), scale, causal
+        arguments = query, keys, values, replaced(meta, **hidden), scale, causal
         return without_numbers(
             lambda: lab.paged.attention.paged_attention(*arguments),
             "`paged_attention` asks `cu_seqlens_q` or `seq_lens_kv` for numbers; on the host these are in the "

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,9 +15,10 @@ from week_2.decode_oracle import random_numbers
 from coursekit import lab as door
 from coursekit.check import check, check_equal
 
+from .beside_triton import compiled, interpreted
+from .beside_triton_memory import NAN
 from .pages import allocator_of
 from .ragged import CASES, RaggedStep, check_merged, check_step, pair_of, random_steps
-from .triton_memory import NAN
 from .triton_parts import TOLERANCE, Launch, check_compiles, counted, paged
 from .triton_tiles import NOTHING, Tile, check_fold, finished, fold
 
@@ -36,13 +32,9 @@ DTYPES = ("float32", "bfloat16")
 
 
 @pytest.fixture(scope="module")
-def gpu_code(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What became of the learner's functions in Triton's compiler, in a process of its own; no GPU is needed."""
-    own = {"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path_factory.mktemp("triton"))}
-    command = [sys.executable, str(Path(__file__).with_name("gpu_compiler.py"))]
-    ran = subprocess.run(command, env=os.environ | own, capture_output=True, text=True, timeout=100)
-    assert ran.returncode == 0, ran.stderr[-2000:]
-    found = json.loads(ran.stdout.strip().splitlines()[-1])
+def gpu_code() -> dict[str, Any]:
+    """What became of the learner's functions in Triton's compiler; no GPU is needed."""
+    found = compiled()
     if "missing" in found:
         pytest.skip(f"Triton's assembler for GPUs does not run on this machine: {found['missing']}")
     return found
@@ -90,7 +82,7 @@ def test_task_1_bfloat16_stays_bfloat16(lab):
 
 def test_task_1_a_pool_may_hold_more_numbers_than_int32_can_count(lab):
     """No such pool is made: of the addresses that are asked for, the watch keeps the memory away."""
-    if not lab.kernels.compiling_triton.INTERPRETED.value:
+    if not interpreted():
         pytest.skip("only the interpreter tells what addresses a kernel asks for")
     tile = Tile.random(345, 0, 1, 16)
     page = 2**31 // tile.pages[0].size + 5
@@ -249,7 +241,7 @@ def test_task_3_scores_are_scaled_in_float32(lab):
     """The log-sum-exp of one key is its score; to round the scaled queries would change it by a thousandth."""
     step = RaggedStep.random(367, [(1, 1)] * 5, 16, sizes=SIZES, dtype="bfloat16", scale=0.7)
     launch = Launch(step)
-    if lab.kernels.compiling_triton.INTERPRETED.value:  # it cuts numbers off
+    if interpreted():  # it cuts numbers off
         rounded = ((step.query * step.scale).astype(np.float32).view(np.uint32) & 0xFFFF0000).view(np.float32)
     else:
         rounded = lab.numpy(lab.array(step.query * step.scale, "bfloat16"))
@@ -301,11 +293,11 @@ def test_task_4_decodes_only(lab):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_task_4_the_kernel_gets_query_and_pages_in_one_dtype(lab, monkeypatch, dtype):
-    launches = counted(lab, monkeypatch)
+    noted = counted(lab, monkeypatch)
     check_step(lab, paged(lab), RaggedStep.random(381, [(5, 2), (3, 1)], 3, sizes=(1, 2, 20), dtype=dtype))
-    for _, arguments in launches:
+    for _, arguments in noted.launches:
         for name in ("query", "keys", "values"):
-            found = str(arguments[name].dtype).removeprefix("torch.")
+            found = arguments[name].removeprefix("torch.")
             assert found == dtype, (
                 f"attend_pages is launched with a {found} `{name}`, and query and pages came as {dtype}: the "
                 "interpreter multiplies them all the same, a GPU doesn't"
@@ -351,8 +343,9 @@ def test_task_4_there_are_programs_for_all_queries(lab, monkeypatch, tokens):
     ],
 )
 def test_task_4_the_grid_is_as_in_the_chapter(lab, monkeypatch, lengths, group, grid, rows):
-    launches = counted(lab, monkeypatch)
+    noted = counted(lab, monkeypatch)
     check_step(lab, paged(lab), RaggedStep.random(375, lengths, 16, sizes=(2, group, 20)), **TOLERANCE)
+    launches = noted.launches
     check_equal(len(launches), 1, name="the launches of attend_pages in a call")
     found, options = launches[0]
     check_equal(found, grid, name="the grid (sequences, blocks of rows · Hkv, parts)")
@@ -366,9 +359,9 @@ def test_task_4_a_sequence_of_which_nothing_is_there_sees_nothing(lab):
 
 @pytest.mark.parametrize(("D", "width"), [(5, 16), (8, 16), (16, 16), (20, 32), (33, 64)])
 def test_task_4_a_tile_is_as_wide_as_a_gpu_needs(lab, monkeypatch, D, width):
-    launches = counted(lab, monkeypatch)
+    noted = counted(lab, monkeypatch)
     check_step(lab, paged(lab), RaggedStep.random(382, [(9, 2)], 16, sizes=(1, 2, D)), **TOLERANCE)
-    found = launches[0][1]["WIDTH"]
+    found = noted.launches[0][1]["WIDTH"]
     check_equal(found, width, name=f"WIDTH for D = {D}, a power of two and at least 16")
 
 

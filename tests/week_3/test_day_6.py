@@ -18,6 +18,7 @@ from week_2.reading_model import V, alone, best, fingerprints
 from coursekit import lab as door
 from coursekit.check import check_equal, check_raises
 
+from .beside_seats import let_finished_leave
 from .mixed_batches import (
     batch_of,
     books,
@@ -628,9 +629,7 @@ def test_task_2_any_arrivals_any_pool_any_budget_and_every_request_ends(
             put(lab, state, later.pop(0)[1])
         if state.line:
             dry_step(state, budget, lambda ids: token_after(ids, seed), f"step {clock}")
-            done = [each is not None and each.request.finished(limit) for each in state.seats]
-            state.decode_state.release(done)
-            state.seats = [None if over else each for over, each in zip(done, state.seats, strict=True)]
+            let_finished_leave(state, limit)
         elif later:
             later[0] = (clock, later[0][1])
         clock += 1

@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import random
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
@@ -16,8 +17,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from grpc_health.v1 import health_pb2
-from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from week_2.continuous import prompt_of
@@ -26,7 +25,9 @@ from week_2.reading_model import V, alone, scores_after
 from coursekit import lab as door
 from coursekit.check import check_equal, check_raises
 
-from .client_process import killed_client, next_line
+from .beside_answers import is_future, on_event_loop, settled
+from .beside_service import new_context
+from .beside_threads import logged_errors
 from .patience import hangs, limit
 from .serving import (
     END,
@@ -48,8 +49,10 @@ from .serving import (
     wanted,
     watched,
 )
-from .serving_grpc import SHORT, Aborted, Code, Context, Desk, Loopback, message_of, opened, over_grpc
-from .serving_threads import Running, ThreadErrors, run_async, within
+from .serving_calls import Code, Desk, Moment, calls, ready, settle, tell
+from .serving_grpc import SHORT, message_of
+from .serving_loopback import Loopback, over_grpc
+from .serving_threads import Running, ThreadErrors, within
 
 QUICK = settings(max_examples=40, deadline=None, derandomize=True, database=None, report_multiple_bugs=False)
 
@@ -210,14 +213,13 @@ def test_task_1_an_error_that_no_future_can_carry_reaches_the_caller_by_name(lab
     ticket.error = error
     ticket.settle()
 
-    async def main() -> str:
+    found = ""
+    with calls() as loop:
+        awaiting = f"a coroutine that awaits a future whose request has failed with {error!r}"
         try:
-            await asyncio.wrap_future(ticket.future)
-        except RuntimeError as found:
-            return str(found)
-        return ""
-
-    found = run_async(main, f"a coroutine that awaits a future whose request has failed with {error!r}")
+            loop.future(ticket.future, awaiting).result()
+        except RuntimeError as raised:
+            found = str(raised)
     check_equal(found, f"{type(error).__name__}: {error}", name="the text of the RuntimeError that it gets")
 
 
@@ -378,7 +380,7 @@ def test_task_2_requests_wait_in_the_order_in_which_they_came(lab):
     requests = [new_request(lab, prompt_of(n + 2, seed=n), 3) for n in (4, 1, 3)]
     futures = [batcher.submit(request) for request in requests]
     check_equal(queued(batcher), [r.prompt_ids for r in requests], name="the prompts in the queue")
-    pending = [isinstance(future, Future) and not future.done() for future in futures]
+    pending = [is_future(future) and not future.done() for future in futures]
     check_equal(pending, [True] * 3, name="whether each `submit` returned a future that is not settled yet")
     check_equal(batcher.stats().waiting, 3, name="requests that wait, in the figures")
     own = [ticket.future for ticket in batcher.request_queue]
@@ -694,8 +696,8 @@ def test_task_2_stop_says_whether_the_loop_has_ended(lab):
     within(lambda: batcher.stop(drain=True, timeout=0), "stop(timeout=0)")
     check_equal(batcher.abandoned, True, name="abandoned, after a later stop that would drain: it's too late")
     go_on.set()
-    for time in ("the loop has ended", "the loop had ended before `stop` was called"):
-        assert within(lambda: batcher.stop(), "stop") is True, f"{time}: stop returns True"
+    for moment in ("the loop has ended", "the loop had ended before `stop` was called"):
+        assert within(lambda: batcher.stop(), "stop") is True, f"{moment}: stop returns True"
 
 
 @pytest.mark.parametrize("drain", [True, False])
@@ -1123,13 +1125,12 @@ def check_engine_failed(lab: Any, errors: list[Any], cause: Exception) -> None:
         assert not kept, f"{what} an exception that keeps the step's tensors alive, by {kept[0]!r}"
 
 
-def test_task_3_step_that_fails_is_logged_once(lab, caplog):
+def test_task_3_step_that_fails_is_logged_once(lab):
     """The callers get its text; where it happened only the log says."""
     batcher, error = batcher_of(lab, seats=2), trouble()
     seat(batcher, *(new_request(lab, [n, 9], 4) for n in range(2)))
     batcher.core.toy_fail("step", 1, error)
-    batcher.step()
-    logged = [record.exc_info[1] for record in caplog.records if record.exc_info]
+    logged = logged_errors(batcher.step)
     assert logged == [error], (
         f"a step has failed: its error is logged once, with its traceback, by `log.exception`; found {logged}"
     )
@@ -1366,7 +1367,7 @@ def test_task_3_abandon_settles_outside_the_lock(lab):
     batcher = batcher_of(lab, seats=1)
     tickets = seat(batcher, new_request(lab, [1, 9], 4))
     batcher.submit(new_request(lab, [2, 9], 4))
-    tickets += batcher.request_queue
+    tickets.extend(batcher.request_queue)
     free = [settled_outside(batcher, ticket) for ticket in tickets]
     batcher.abandon()
     check_equal(
@@ -1834,88 +1835,64 @@ def errors_of(lab: Any) -> list[tuple[Exception, Any]]:
     ]
 
 
-async def refused(call: Any) -> None:
-    """Wait for a call that is aborted, by `abort` and nothing else."""
-    try:
-        await call
-    except Aborted:
-        pass
-    except (ValueError, ArithmeticError, RuntimeError) as error:
-        if isinstance(error, NotImplementedError) or type(error) is RuntimeError:
-            raise
-        raise AssertionError(
-            f"{error!r} has come out of the call, and its client would be told UNKNOWN: end it with `refuse`"
-        ) from None
-
-
-async def refused_with(lab: Any, context: Context, error: Exception) -> None:
-    await refused(service_module(lab).refuse(context, error))
-
-
 def test_task_5_each_refusal_has_its_status(lab):
     for error, code in errors_of(lab):
-        context = Context()
-        run_async(partial(refused_with, lab, context, error), "refuse")
+        context = new_context()
+        with calls() as loop:
+            loop.refuse(service_module(lab).refuse, context, error).refused()
         check_equal(context.ended, (code, str(error)), name=f"status and details for {error!r}")
 
 
-async def first_piece(stream: Any) -> None:
-    async for piece in await opened(stream):
-        raise AssertionError(f"the request was refused, and there is a piece: {piece}")
+def check_no_piece(call: Any) -> None:
+    """Of a request that was refused."""
+    __tracebackhide__ = True
+    pieces = call.pieces_so_far()
+    assert not pieces, f"the request was refused, and there is a piece: {pieces[0]}"
 
 
-@pytest.mark.parametrize("call", ["Run", "Stream"])
-def test_task_5_what_the_batcher_refuses_ends_the_call(lab, call):
-    async def main(service: Any, context: Context) -> None:
-        if call == "Run":
-            await refused(service.Run(message_of(lab, text="ab"), context))
-            return
-        await refused(first_piece(service.Stream(message_of(lab, text="ab"), context)))
-
+@pytest.mark.parametrize("name", ["Run", "Stream"])
+def test_task_5_what_the_batcher_refuses_ends_the_call(lab, name):
     for error, code in errors_of(lab):
-        context = Context()
-        service = service_of(lab, Desk(error))
-        run_async(partial(main, service, context), call)
+        context = new_context()
+        with calls() as loop:
+            call = loop.either(name)(service_of(lab, Desk(error)), message_of(lab, text="ab"), context)
+            call.refused()
+            check_no_piece(call)
         check_equal(
-            context.ended, (code, str(error)), name=f"how {call} has ended when `submit` raises {error!r}"
+            context.ended, (code, str(error)), name=f"how {name} has ended when `submit` raises {error!r}"
         )
 
 
 def test_task_5_what_can_not_be_read_never_reaches_the_batcher(lab):
-    async def main() -> None:
+    with calls() as loop:
         for fields in ({}, {"ids": [V]}, {"text": "a", "top_p": 7.0}, {"text": "a", "max_tokens": 0}):
-            desk, context = Desk(), Context()
-            await refused(service_of(lab, desk).Run(message_of(lab, **fields), context))
+            desk, context = Desk(), new_context()
+            loop.run(service_of(lab, desk), message_of(lab, **fields), context).refused()
             code = context.ended and context.ended[0]
             check_equal(
                 code, Code.INVALID_ARGUMENT, name=f"how a call of Run with {fields or 'no input'} has ended"
             )
             check_equal(len(desk.taken), 0, name="requests that the batcher was given")
 
-    run_async(main, "Run")
-
 
 def test_task_5_reading_a_long_text_does_not_hold_up_the_others(lab):
-    readers = set[int]()
+    readers = list[bool]()
 
     class Noting(Letters):
         def encode(self, text: str, control_tokens: bool = True) -> list[int]:
-            readers.add(threading.get_ident())
+            readers.append(on_event_loop())
             return super().encode(text, control_tokens)
 
-    async def main() -> None:
-        desk = Desk()
-        call = asyncio.create_task(service_of(lab, desk, Noting()).Run(message_of(lab, text="ab"), Context()))
-        await first_of(desk.arrived.wait(), call)
-        if threading.get_ident() in readers:
-            raise AssertionError(
-                "a text became tokens on the event loop's own thread, and all other calls waited: "
-                "`asyncio.to_thread` reads it on another"
-            )
-        desk.taken[0][2].set_result([1])
-        await call
-
-    run_async(main, "Run")
+    desk = Desk()
+    with calls() as loop:
+        call = loop.run(service_of(lab, desk, Noting()), message_of(lab, text="ab"))
+        call.first(desk.arrived)
+        assert not any(readers), (
+            "a text became tokens on the event loop's own thread, and all other calls waited: "
+            "`asyncio.to_thread` reads it on another"
+        )
+        settle(desk.taken[0][2], [1])
+        call.result()
 
 
 def test_task_5_a_text_is_not_read_while_there_is_no_room_for_its_request(lab):
@@ -1927,104 +1904,67 @@ def test_task_5_a_text_is_not_read_while_there_is_no_room_for_its_request(lab):
             read.append(text)
             return super().encode(text, control_tokens)
 
-    async def main(desk: Desk, context: Context) -> None:
-        await refused(service_of(lab, desk, Noting()).Run(message_of(lab, text="ab"), context))
-
     for error, code in errors_of(lab)[1:3]:
         desk: Any = Desk()
-        desk.require_room, context = failing(error), Context()
-        run_async(partial(main, desk, context), "Run")
+        desk.require_room, context = failing(error), new_context()
+        with calls() as loop:
+            loop.run(service_of(lab, desk, Noting()), message_of(lab, text="ab"), context).refused()
         check_equal(
             context.ended, (code, str(error)), name=f"how Run has ended; `require_room` raises {error!r}"
         )
         assert not read, f"`require_room` raises {error!r}, and the text was read before it was asked"
 
 
-@pytest.mark.parametrize("call", ["Run", "Stream"])
-def test_task_5_a_client_that_leaves_while_its_text_is_read_submits_nothing(lab, call):
+@pytest.mark.parametrize("name", ["Run", "Stream"])
+def test_task_5_a_client_that_leaves_while_its_text_is_read_submits_nothing(lab, name):
+    reading, go_on = Moment(), threading.Event()
+
     class Slow(Letters):
         def encode(self, text: str, control_tokens: bool = True) -> list[int]:
-            loop.call_soon_threadsafe(reading.set)
+            reading.come()
             go_on.wait(limit())
             return super().encode(text, control_tokens)
 
-    loop: Any = None
-    reading: Any = None
-    go_on = threading.Event()
-
-    async def main() -> tuple[Any, bool, int]:
-        nonlocal loop, reading
-        loop, reading = asyncio.get_running_loop(), asyncio.Event()
-        desk, context = Desk(), Context()
-        service, message = service_of(lab, desk, Slow()), message_of(lab, text="ab")
-        task = asyncio.create_task(
-            service.Run(message, context) if call == "Run" else first_piece(service.Stream(message, context))
-        )
+    desk, context = Desk(), new_context()
+    with calls() as loop:
+        call = loop.either(name)(service_of(lab, desk, Slow()), message_of(lab, text="ab"), context)
         try:
-            await first_of(reading.wait(), task)
-            task.cancel()
-            await asyncio.wait([task])
+            call.first(reading)
+            left = call.cancel()
         finally:
             go_on.set()
-        return context.ended, task.cancelled(), len(desk.taken)
-
-    loop, reading = None, None
-    found = run_async(main, call)
-    name = (
-        f"a client leaves while its text is read: the status that {call} has ended the call with, whether {call} is "
+    found = context.ended, left, len(desk.taken)
+    what = (
+        f"a client leaves while its text is read: the status that {name} has ended the call with, whether {name} is "
         "cancelled, and the requests submitted"
     )
-    check_equal(found, (None, True, 0), name=name)
-
-
-async def settle(future: Any, output: list[int] | None = None, error: Exception | None = None) -> None:
-    """Settle a future as the batcher does: on another thread than the event loop's."""
-    if error is None:
-        await asyncio.to_thread(future.set_result, output)
-    else:
-        await asyncio.to_thread(future.set_exception, error)
-    if future.trouble is not None:
-        raise AssertionError(
-            "a done-callback of the future runs on the batcher's thread, and there it has raised "
-            f"{future.trouble!r}. Only the event loop may touch its queue: ask it to by `loop.call_soon_threadsafe`"
-        )
-
-
-async def first_of(event: Any, call: asyncio.Task[Any]) -> None:
-    """Wait for something that happens during a call; if the call ends before that, raise what it raises."""
-    waiting = asyncio.ensure_future(event)
-    await asyncio.wait([waiting, call], return_when=asyncio.FIRST_COMPLETED)
-    if not waiting.done():
-        waiting.cancel()
-        raise AssertionError(f"the call has ended too early, with {call.result()!r}")
+    check_equal(found, (None, True, 0), name=what)
 
 
 @pytest.mark.parametrize(("output", "reason"), [([7, 27, 28, 4], "LENGTH"), ([7, 4, END], "STOP")])
 def test_task_5_run_gives_the_whole_answer(lab, output, reason):
-    pb = lab.ragged.protocol.tiny_llm_pb2
-
-    async def main() -> Any:
-        desk = Desk()
-        call = asyncio.create_task(
-            service_of(lab, desk).Run(message_of(lab, prompt="abc", max_tokens=4), Context())
-        )
-        await first_of(desk.arrived.wait(), call)
+    desk = Desk()
+    with calls() as loop:
+        call = loop.run(service_of(lab, desk), message_of(lab, prompt="abc", max_tokens=4))
+        call.first(desk.arrived)
         request, _, future = desk.taken[0]
         check_equal(
             (list(request.prompt_ids), request.max_tokens), ([25, 0, 1, 2, 25], 4), name="the request"
         )
-        await settle(future, output)
-        return await call
-
-    reply = run_async(main, "Run")
-    found = (
-        reply.text,
-        list(reply.token_ids),
-        pb.FinishReason.Name(reply.finish_reason),
-        reply.prompt_tokens,
+        settle(future, output)
+        text, tokens, ended, prompt_tokens = call.result()
+    found = (text, list(tokens), reason_of(lab, ended), prompt_tokens)
+    check_equal(
+        found,
+        (Letters().decode(output), output, reason, 5),
+        name="text, token ids, reason and prompt tokens of the reply",
     )
-    expected = (Letters().decode(output), output, f"FINISH_REASON_{reason}", 5)
-    check_equal(found, expected, name="text, token ids, reason and prompt tokens of the reply")
+
+
+def reason_of(lab: Any, value: int) -> str:
+    """The name of a finish_reason."""
+    pb = lab.ragged.protocol.tiny_llm_pb2
+    return str(pb.FinishReason.Name(value)).removeprefix("FINISH_REASON_")
 
 
 def test_task_5_the_text_of_an_answer_is_not_stripped(lab):
@@ -2032,41 +1972,38 @@ def test_task_5_the_text_of_an_answer_is_not_stripped(lab):
         def decode(self, ids: Any, skip_control_tokens: bool = True) -> str:
             return super().decode(ids, skip_control_tokens).replace("e", " ")
 
-    async def main() -> str:
-        reply = await service_of(lab, ready([4, 7, 4]), Spaced()).Run(message_of(lab, text="ab"), Context())
-        return str(reply.text)
+    with calls() as loop:
+        call = loop.run(service_of(lab, ready([4, 7, 4]), Spaced()), message_of(lab, text="ab"))
+        text = call.result()[0]
+    check_equal(
+        text, " h ", name="the text of Run's reply: what the tokenizer makes of the output, with its spaces"
+    )
 
-    name = "the text of Run's reply: what the tokenizer makes of the output, with its spaces"
-    check_equal(run_async(main, "Run"), " h ", name=name)
 
-
-@pytest.mark.parametrize("call", ["Run", "Stream"])
-def test_task_5_an_answer_that_fails_ends_the_call(lab, call):
+@pytest.mark.parametrize("name", ["Run", "Stream"])
+def test_task_5_an_answer_that_fails_ends_the_call(lab, name):
     reasons = list[int]()
 
-    async def main(service: Any, desk: Desk, context: Context, error: Exception, told: bool) -> None:
-        async def pieces() -> None:
-            async for piece in await opened(service.Stream(message_of(lab, text="ab"), context)):
-                reasons.append(piece.finish_reason)
-
-        running = service.Run(message_of(lab, text="ab"), context) if call == "Run" else pieces()
-        task = asyncio.create_task(refused(running))
-        await first_of(desk.arrived.wait(), task)
-        _, on_token, future = desk.taken[0]
-        if told:
-            await tell(on_token, 3)
-        await settle(future, error=error)
-        await task
+    def fail(desk: Desk, context: Any, error: Exception, told: bool) -> None:
+        with calls() as loop:
+            service, what = service_of(lab, desk), f"{name}, whose future has an error,"
+            call = loop.either(name)(service, message_of(lab, text="ab"), context, what)
+            call.first(desk.arrived)
+            _, on_token, future = desk.taken[0]
+            if told:
+                tell(on_token, 3)
+            settle(future, error=error)
+            call.refused()
+            reasons.extend(reason for _, _, reason in call.pieces_so_far())
 
     closed = lab.ragged.batcher.Closed("stopped before the end")
     cases = ((closed, Code.UNAVAILABLE), (KeyError("x"), Code.INTERNAL), (ValueError("y"), Code.INTERNAL))
     for told, (error, code) in itertools.product((True, False), cases):
-        desk, context = Desk(), Context()
-        arguments = service_of(lab, desk), desk, context, error, told
-        run_async(partial(main, *arguments), f"{call}, whose future has an error,")
+        context = new_context()
+        fail(Desk(), context, error, told)
         ended, details = context.ended or ("no status, as if it were a success", "")
         when = "after a token" if told else "before the first token"
-        check_equal(ended, code, name=f"how {call} has ended, when the future has {error!r} {when}")
+        check_equal(ended, code, name=f"how {name} has ended, when the future has {error!r} {when}")
         for words in [str(error)] if error is closed else [type(error).__name__, str(error)]:
             assert words in details, f"the details should say {words!r}; they are {details!r}"
     assert not any(reasons), (
@@ -2075,200 +2012,122 @@ def test_task_5_an_answer_that_fails_ends_the_call(lab, call):
     )
 
 
-@pytest.mark.parametrize("call", ["Run", "Stream"])
-def test_task_5_a_tokenizer_that_fails_does_not_end_a_call_as_a_success(lab, call):
+@pytest.mark.parametrize("name", ["Run", "Stream"])
+def test_task_5_a_tokenizer_that_fails_does_not_end_a_call_as_a_success(lab, name):
     class Failing(Letters):
         def decode(self, ids: Any, skip_control_tokens: bool = True) -> str:
             raise ZeroDivisionError("a bad tokenizer")
 
-    async def main() -> None:
-        service, message = service_of(lab, ready([7, 4]), Failing()), message_of(lab, text="ab")
-        if call == "Run":
-            await service.Run(message, context)
+    with calls() as loop:
+        call = loop.either(name)(service_of(lab, ready([7, 4]), Failing()), message_of(lab, text="ab"))
+        if call.aborted():
             return
-        async for _ in await opened(service.Stream(message, context)):
-            pass
-
-    context = Context()
-    with contextlib.suppress(ZeroDivisionError, Aborted):
-        run_async(main, call)
-        raise AssertionError(
-            f"an output could not be decoded, and {call} has ended as if its answer were whole: an error must come "
-            "out of the call, or `abort` must end it"
-        )
-
-
-async def tell(on_token: Callable[[int], Any] | None, token: int) -> None:
-    """Call it as the batcher does: on another thread than the event loop's."""
-    if on_token is None:
-        return
-    try:
-        await asyncio.to_thread(on_token, token)
-    except RuntimeError as error:
-        raise AssertionError(
-            f"`on_token` is called on the batcher's thread, and asyncio objects: {error}. Only the event loop may "
-            "touch its queue: ask it to, with `loop.call_soon_threadsafe`"
-        ) from None
+        with contextlib.suppress(ZeroDivisionError):
+            call.result()
+            raise AssertionError(
+                f"an output could not be decoded, and {name} has ended as if its answer were whole: an error must "
+                "come out of the call, or `abort` must end it"
+            )
 
 
 def test_task_5_tokens_cross_from_the_batchers_thread(lab):
-    async def main() -> None:
-        desk, context = Desk(), Context()
-        stream: Any = await opened(service_of(lab, desk).Stream(message_of(lab, text="ab"), context))
-        piece = asyncio.create_task(next_of(stream))
-        await first_of(desk.arrived.wait(), piece)
+    desk = Desk()
+    with calls() as loop:
+        what = "the first piece of Stream, whose token has come,"
+        call = loop.stream(service_of(lab, desk), message_of(lab, text="ab"), what=what)
+        call.first(desk.arrived)
         assert desk.taken[0][1] is not None, "Stream has submitted its request without an `on_token`"
-        await tell(desk.taken[0][1], 3)
-        check_equal(list((await piece).token_ids), [3], name="the token of the first piece")
-        await stream.aclose()
+        tell(desk.taken[0][1], 3)
+        check_equal(tokens_of(call.pieces(1)), [3], name="the token of the first piece")
 
-    run_async(main, "the first piece of Stream, whose token has come,")
+
+def tokens_of(pieces: list[Any]) -> list[int]:
+    """The tokens of some pieces, together."""
+    return [token for _, tokens, _ in pieces for token in tokens]
 
 
 def test_task_5_token_0_is_a_token_like_any_other(lab):
-    async def main() -> list[int]:
-        stream = service_of(lab, ready([0, 4])).Stream(message_of(lab, text="ab"), Context())
-        return [token async for piece in await opened(stream) for token in piece.token_ids]
-
+    with calls() as loop:
+        pieces = loop.stream(service_of(lab, ready([0, 4])), message_of(lab, text="ab")).all_pieces()
     name = "the tokens of all pieces: 0 is a token, and only None is the end"
-    check_equal(run_async(main, "Stream"), [0, 4], name=name)
-
-
-def ready(output: list[int]) -> Desk:
-    """A batcher that has all tokens at once: they are there before the stream is read for the first time."""
-
-    class Ready(Desk):
-        def submit(self, request: Any, on_token: Callable[[int], None] | None = None) -> Any:
-            future = super().submit(request, on_token)
-            for token in output:
-                if on_token is not None:
-                    on_token(token)
-            future.set_result(output)
-            return future
-
-    return Ready()
+    check_equal(tokens_of(pieces), [0, 4], name=name)
 
 
 def test_task_5_a_piece_comes_with_each_token(lab):
     """Tokens come from another thread, as from the batcher's; asyncio's debug mode objects if that touches it."""
     output, texts = [7, HALVES[0], HALVES[1], 4, END], ["h", "", "é", "e", ""]
-
-    async def main() -> list[Any]:
-        desk, pieces = Desk(), asyncio.Queue[Any]()
-        seen = []
-
-        async def client() -> None:
-            async for piece in await opened(
-                service_of(lab, desk).Stream(message_of(lab, text="ab"), Context())
-            ):
-                pieces.put_nowait(piece)
-
-        call = asyncio.create_task(client())
-        await first_of(desk.arrived.wait(), call)
+    desk, what = Desk(), "Stream, which is to give each piece before the next token comes,"
+    with calls() as loop:
+        call = loop.stream(service_of(lab, desk), message_of(lab, text="ab"), what=what)
+        call.first(desk.arrived)
         _, on_token, future = desk.taken[0]
-        for token in output:
-            await tell(on_token, token)
-            try:
-                seen.append(await asyncio.wait_for(pieces.get(), limit() / 2))
-            except TimeoutError:
+        for n, token in enumerate(output, 1):
+            tell(on_token, token)
+            if not call.await_pieces(n):
                 raise hangs(
                     f"token {token} has come, and no piece; each token has one, if need be without text"
-                ) from None
-        await settle(future, output)
-        await call
-        return [*seen, *[pieces.get_nowait() for _ in range(pieces.qsize())]]
-
-    pieces = run_async(main, "Stream, which is to give each piece before the next token comes,")
-    expected = [(text, [token], 0) for text, token in zip(texts, output, strict=True)] + [("", [], 1)]
-    found = [(piece.text, list(piece.token_ids), piece.finish_reason) for piece in pieces]
-    check_equal(found, expected, name="text, token ids and finish_reason of each piece")
+                )
+        settle(future, output)
+        pieces = call.all_pieces()
+    expected = [(text, (token,), 0) for text, token in zip(texts, output, strict=True)] + [("", (), 1)]
+    check_equal(pieces, expected, name="text, token ids and finish_reason of each piece")
 
 
 @pytest.mark.parametrize("output", [[7, 4] * 20, [7, HALVES[0]], [END], []], ids=str)
 def test_task_5_the_last_piece_has_what_text_is_left(lab, output):
     """A slow reader: all tokens are there, however many, and the future is settled, before it reads the first."""
-    pb = lab.ragged.protocol.tiny_llm_pb2
-
-    async def main() -> list[Any]:
-        stream = service_of(lab, ready(output)).Stream(message_of(lab, text="ab"), Context())
-        return [piece async for piece in await opened(stream)]
-
-    pieces = run_async(main, "Stream")
-    check_equal([t for piece in pieces for t in piece.token_ids], output, name="the tokens of all pieces")
-    check_equal(
-        "".join(p.text for p in pieces), Letters().decode(output), name="the text of all pieces together"
-    )
+    with calls() as loop:
+        pieces = loop.stream(service_of(lab, ready(output)), message_of(lab, text="ab")).all_pieces()
+    check_equal(tokens_of(pieces), output, name="the tokens of all pieces")
+    text = "".join(text for text, _, _ in pieces)
+    check_equal(text, Letters().decode(output), name="the text of all pieces together")
     check_equal(len(pieces), len(output) + 1, name="how many pieces: one for each token, and a last one")
-    reasons = [pb.FinishReason.Name(piece.finish_reason).removeprefix("FINISH_REASON_") for piece in pieces]
+    reasons = [reason_of(lab, reason) for _, _, reason in pieces]
     last = "STOP" if output and output[-1] == END else "LENGTH"
     check_equal(reasons, ["UNSPECIFIED"] * len(output) + [last], name="the finish_reason of each piece")
 
 
-@pytest.mark.parametrize("call", ["Run", "Stream"])
-def test_task_5_a_client_that_leaves_cancels_its_future(lab, call):
+@pytest.mark.parametrize("name", ["Run", "Stream"])
+def test_task_5_a_client_that_leaves_cancels_its_future(lab, name):
     """In this way gRPC tells a service that a client has cancelled or gone away, or that its deadline has passed."""
-
-    async def main() -> bool:
-        desk = Desk()
-        service, message = service_of(lab, desk), message_of(lab, text="ab")
-
-        async def read() -> None:
-            async for _ in await opened(service.Stream(message, Context())):
-                pass
-
-        task = asyncio.create_task(service.Run(message, Context()) if call == "Run" else read())
-        await first_of(desk.arrived.wait(), task)
-        await tell(desk.taken[0][1], 3)
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-        assert task.cancelled(), f"{call} was cancelled, and has swallowed that"
-        return bool(desk.taken[0][2].cancelled())
-
-    assert run_async(main, call), (
-        f"{call} was cancelled, and its future was not: the batcher goes on with an answer that no client reads"
-    )
+    desk = Desk()
+    with calls() as loop:
+        call = loop.either(name)(service_of(lab, desk), message_of(lab, text="ab"))
+        call.first(desk.arrived)
+        tell(desk.taken[0][1], 3)
+        assert call.cancel(), f"{name} was cancelled, and has swallowed that"
+        assert desk.taken[0][2].cancelled(), (
+            f"{name} was cancelled, and its future was not: the batcher goes on with an answer that no client reads"
+        )
 
 
 def test_task_5_each_stream_decodes_its_own_tokens(lab):
     """A client leaves in the middle of a character: the next answer must not begin with the rest of it."""
-
-    async def main() -> str:
-        desk = Desk()
-        service = service_of(lab, desk)
-        broken: Any = await opened(service.Stream(message_of(lab, text="ab"), Context()))
-        first = asyncio.create_task(next_of(broken))
-        await first_of(desk.arrived.wait(), first)
-        await tell(desk.taken[0][1], HALVES[0])
-        await first
-        await broken.aclose()
+    desk = Desk()
+    service = service_of(lab, desk)
+    with calls() as loop:
+        broken = loop.stream(service, message_of(lab, text="ab"))
+        broken.first(desk.arrived)
+        tell(desk.taken[0][1], HALVES[0])
+        broken.pieces(1)
+        broken.cancel()
         service.batcher = ready([7, 4])
-        stream = await opened(service.Stream(message_of(lab, text="ab"), Context()))
-        return "".join([piece.text async for piece in stream])
-
-    found = run_async(main, "Stream")
+        pieces = loop.stream(service, message_of(lab, text="ab")).all_pieces()
+    found = "".join(text for text, _, _ in pieces)
     assert found == "he", (
         f"a client has left in the middle of a character, and the next stream, whose text is 'he', says {found!r}: "
         "each stream needs a StreamDecoder of its own"
     )
 
 
-async def next_of(stream: Any) -> Any:
-    return await anext(stream)
-
-
 def test_task_5_a_stream_that_is_closed_between_two_pieces_cancels_its_future(lab):
-    async def main() -> bool:
-        desk = Desk()
-        stream: Any = await opened(service_of(lab, desk).Stream(message_of(lab, text="ab"), Context()))
-        first = asyncio.create_task(next_of(stream))
-        await first_of(desk.arrived.wait(), first)
-        await tell(desk.taken[0][1], 3)
-        check_equal(list((await first).token_ids), [3], name="the tokens of the first piece")
-        await stream.aclose()
-        return bool(desk.taken[0][2].cancelled())
-
-    assert run_async(main, "Stream"), "the stream was closed after a piece, and its future goes on"
+    desk = Desk()
+    with calls() as loop:
+        call = loop.read_one(service_of(lab, desk), message_of(lab, text="ab"))
+        call.first(desk.arrived)
+        tell(desk.taken[0][1], 3)
+        check_equal(tokens_of(call.all_pieces()), [3], name="the tokens of the first piece")
+        assert desk.taken[0][2].cancelled(), "the stream was closed after a piece, and its future goes on"
 
 
 # Task 5 over loopback: a whole server, real clients
@@ -2276,18 +2135,15 @@ def test_task_5_a_stream_that_is_closed_between_two_pieces_cancels_its_future(la
 
 def test_task_5_over_grpc_two_hundred_at_once_get_what_each_gets_alone(lab):
     requests = [new_request(lab, prompt_of(n % 9 + 1, seed=n), n * 7 % 8 + 1, (END,)) for n in range(200)]
+    expected = [wanted(request) for request in requests]
+    fields = [{"ids": request.prompt_ids, "max_tokens": request.max_tokens} for request in requests]
     seconds = 2 * limit(SHORT)
 
-    async def ask(client: Loopback, n: int) -> list[int]:
-        fields: dict[str, Any] = {"ids": requests[n].prompt_ids, "max_tokens": requests[n].max_tokens}
-        if n % 2:
-            return await client.tokens(deadline=seconds, **fields)
-        return list((await client.run(deadline=seconds, **fields)).token_ids)
-
-    async def scenario(client: Loopback) -> None:
-        outputs = await asyncio.gather(*(ask(client, n) for n in range(200)))
-        for n, (output, request) in enumerate(zip(outputs, requests, strict=True)):
-            check_equal(output, wanted(request), name=f"the tokens of request {n}, among 200")
+    def scenario(client: Loopback) -> None:
+        asked = [(client.stream if n % 2 else client.run)(deadline=seconds, **fields[n]) for n in range(200)]
+        for n, call in enumerate(asked):
+            output = call.tokens() if n % 2 else list(call.result()[1])
+            check_equal(output, expected[n], name=f"the tokens of request {n}, among 200")
 
     core = ragged_engine(lab, seats=16, budget=64, pages=80)
     batcher = over_grpc(lab, scenario, core, max_queue=200)
@@ -2295,14 +2151,14 @@ def test_task_5_over_grpc_two_hundred_at_once_get_what_each_gets_alone(lab):
 
 
 def test_task_5_over_grpc_stream_and_run_give_the_same_text(lab):
-    async def scenario(client: Loopback) -> None:
+    def scenario(client: Loopback) -> None:
         for n in range(6):
             fields: dict[str, Any] = {"text": "abcdefghijkl"[: 2 * n + 1], "max_tokens": 12}
-            reply = await client.run(**fields)
-            pieces = [piece async for piece in client.stream(**fields)]
-            found = "".join(piece.text for piece in pieces), pieces[-1].finish_reason
-            expected = reply.text, reply.finish_reason
-            check_equal(found, expected, name=f"text and finish_reason of Stream, against Run, for {fields}")
+            text, _, reason, _ = client.run(**fields).result()
+            pieces = client.stream(**fields).all_pieces()
+            found = "".join(piece[0] for piece in pieces), pieces[-1][2]
+            name = f"text and finish_reason of Stream, against Run, for {fields}"
+            check_equal(found, (text, reason), name=name)
 
     over_grpc(lab, scenario, ragged_engine(lab))
 
@@ -2312,27 +2168,15 @@ def test_task_5_over_grpc_clients_that_cancel_leave_nothing_behind(lab):
     leaves = [chance.choice([0, 1, 2, 5, None]) for _ in range(40)]  # after so many pieces; None: stays
     requests = [new_request(lab, prompt_of(n % 9 + 1, seed=n), 9, (END,)) for n in range(40)]
 
-    async def ask(client: Loopback, n: int) -> list[int]:
-        call = client.stream(ids=requests[n].prompt_ids, max_tokens=9)
-        tokens = list[int]()
-        if leaves[n] == 0:
-            call.cancel()
-            return tokens
-        async for piece in call:
-            tokens += piece.token_ids
-            if len(tokens) == leaves[n]:
-                call.cancel()
-                break
-        return tokens
-
-    async def scenario(client: Loopback) -> None:
-        outputs = await asyncio.gather(*(ask(client, n) for n in range(40)))
+    def scenario(client: Loopback) -> None:
+        asked = [
+            client.stream(ids=request.prompt_ids, max_tokens=9, leave=leaves[n])
+            for n, request in enumerate(requests)
+        ]
         for n, request in enumerate(requests):
-            expected = wanted(request)[: leaves[n]]
-            check_equal(
-                outputs[n], expected, name=f"the tokens of request {n}, which leaves after {leaves[n]}"
-            )
-        await client.until(lambda stats: not stats.waiting + stats.running, "no request waits or runs")
+            name = f"the tokens of request {n}, which leaves after {leaves[n]}"
+            check_equal(asked[n].tokens(), wanted(request)[: leaves[n]], name=name)
+        client.until(lambda stats: not stats.waiting + stats.running, "no request waits or runs")
 
     batcher = over_grpc(lab, scenario, ragged_engine(lab, seats=4))
     stats = batcher.stats()
@@ -2343,27 +2187,22 @@ def test_task_5_over_grpc_clients_that_cancel_leave_nothing_behind(lab):
 
 
 def test_task_5_over_grpc_a_client_that_is_killed_frees_seat_and_pages(lab):
-    async def scenario(client: Loopback) -> None:
+    def scenario(client: Loopback) -> None:
         client.core.toy_close()
-        async with killed_client(client, text="abc", max_tokens=50) as process:
-            await client.step()
+        with client.killed_client(text="abc", max_tokens=50) as process:
+            client.step()
             client.core.toy_let(1)
-            check_equal(
-                await next_line(process),
-                b"a piece\n",
-                name="what the client's process says after the first step",
-            )
-            gone = asyncio.wrap_future(client.batcher.futures[0])
-        await asyncio.wait([gone], timeout=limit(SHORT))
+            line = process.stdout.readline()
+            check_equal(line, b"a piece\n", name="what the client's process says after the first step")
+        gone = client.batcher.futures[0]
+        settled(gone, limit(SHORT))
         assert gone.cancelled(), "the client's process is gone, and its future was not cancelled"
         client.core.toy_open()
-        await client.until(lambda stats: stats.cancelled == 1, "one request was cancelled")
+        client.until(lambda stats: stats.cancelled == 1, "one request was cancelled")
         check_equal(
             client.batcher.stats().free_pages, 39, name="free pages, after the step that ran just then"
         )
-        check_equal(
-            await client.tokens(text="ab", max_tokens=3), alone([0, 1], 3, (END,)), name="the next answer"
-        )
+        check_equal(client.tokens(text="ab", max_tokens=3), alone([0, 1], 3, (END,)), name="the next answer")
 
     over_grpc(lab, scenario)
 
@@ -2391,24 +2230,18 @@ POISON: list[dict[str, Any]] = [
 def test_task_5_over_grpc_poison_among_good_requests(lab):
     """Too long, empty, unknown, senseless, refused by the engine: the client is told, and no other call is harmed."""
 
-    async def scenario(client: Loopback) -> None:
-        good = [asyncio.create_task(client.tokens(ids=[n, 3], max_tokens=6)) for n in range(8)]
+    def scenario(client: Loopback) -> None:
+        good = [client.stream(ids=[n, 3], max_tokens=6) for n in range(8)]
         for fields in POISON:
-            for call in (client.run(**fields), anext(aiter(client.stream(**fields)))):
-                code, details = await client.status(call)
-                check_equal(
-                    code, Code.INVALID_ARGUMENT, name=f"the status of {fields or 'a message without input'}"
-                )
-                assert details, (
-                    f"{fields or 'a message without input'} was refused, and the details don't say why"
-                )
-        raw = client.channel.unary_unary(f"/{lab.ragged.grpc_server.SERVICE}/Run")
-        code, _ = await client.status(
-            raw(b"\x0a\x02\xc3\x28", timeout=limit(SHORT))
-        )  # field 1, two bytes, not UTF-8
+            what = fields or "a message without input"
+            for call in (client.run(**fields), client.stream(**fields)):
+                code, details = call.status()
+                check_equal(code, Code.INVALID_ARGUMENT, name=f"the status of {what}")
+                assert details, f"{what} was refused, and the details don't say why"
+        code, _ = client.raw(b"\x0a\x02\xc3\x28").status()  # field 1, two bytes, not UTF-8
         check_equal(code, Code.INVALID_ARGUMENT, name="the status of bytes that are no message")
-        for n, task in enumerate(good):
-            check_equal(await task, alone([n, 3], 6, (END,)), name=f"the tokens of good request {n}")
+        for n, call in enumerate(good):
+            check_equal(call.tokens(), alone([n, 3], 6, (END,)), name=f"the tokens of good request {n}")
 
     batcher = over_grpc(lab, scenario)
     check_equal(batcher.stats().finished, 8, name="finished, in the figures")
@@ -2417,52 +2250,52 @@ def test_task_5_over_grpc_poison_among_good_requests(lab):
 def test_task_5_over_grpc_a_failure_ends_its_own_call_only(lab):
     """A sampler that raises harms its own request; an engine that raises, the requests in it."""
 
-    async def scenario(client: Loopback) -> None:
+    def scenario(client: Loopback) -> None:
         client.core.toy_close()
         bad = client.batcher.submit(new_request(lab, [2, 2], 9, sample=failing(OSError("a bad sampler"))))
-        first = [asyncio.create_task(client.tokens(ids=[n, 3], max_tokens=9)) for n in range(2)]
-        await client.until(lambda stats: stats.waiting + stats.running == 3, "three requests are there")
+        first = [client.stream(ids=[n, 3], max_tokens=9) for n in range(2)]
+        client.until(lambda stats: stats.waiting + stats.running == 3, "three requests are there")
         client.core.toy_open()
-        for n, task in enumerate(first):
+        for n, call in enumerate(first):
             check_equal(
-                await task, alone([n, 3], 9, (END,)), name="the tokens of a request beside a bad sampler"
+                call.tokens(), alone([n, 3], 9, (END,)), name="the tokens of a request beside a bad sampler"
             )
+        settled(bad, limit(SHORT))
         check_equal(outcome(bad), "OSError", name="how the request with the bad sampler has ended")
 
         client.core.toy_close()
-        calls = [client.run(ids=[n, 5], max_tokens=9), client.run(ids=[n, 6], max_tokens=9)]
-        statuses = [asyncio.create_task(client.status(call)) for call in calls]
-        await client.until(lambda stats: stats.waiting + stats.running == 2, "two requests are there")
+        both = [client.run(ids=[n, 5], max_tokens=9), client.run(ids=[n, 6], max_tokens=9)]
+        client.until(lambda stats: stats.waiting + stats.running == 2, "two requests are there")
         client.core.toy_fail("step", client.core.toy_calls["step"] + 2, KeyError("the engine fails"))
         client.core.toy_open()
-        found = [(code, "KeyError" in details) for code, details in await asyncio.gather(*statuses)]
+        found = [(code, "KeyError" in details) for code, details in (call.status() for call in both)]
         name = "the status of both calls in the engine when it failed, and whether the details name the error"
         check_equal(found, [(Code.INTERNAL, True)] * 2, name=name)
-        check_equal(
-            await client.tokens(ids=[4, 4], max_tokens=5), alone([4, 4], 5, (END,)), name="the next answer"
-        )
+        check_equal(client.tokens(ids=[4, 4], max_tokens=5), alone([4, 4], 5, (END,)), name="the next answer")
 
     over_grpc(lab, scenario)
 
 
 def test_task_5_over_grpc_a_deadline_cancels_waiting_and_running_requests(lab):
-    async def scenario(client: Loopback) -> None:
+    def scenario(client: Loopback) -> None:
         client.core.toy_close()
-        short = [asyncio.create_task(client.status(client.run(text="ab", max_tokens=30, deadline=0.4)))]
-        await client.step()
-        short.append(asyncio.create_task(client.status(client.run(text="cd", max_tokens=30, deadline=0.4))))
-        long = asyncio.create_task(client.tokens(text="ef", max_tokens=3))
+        short = [client.run(text="ab", max_tokens=30, deadline=0.4)]
+        client.step()
+        short.append(client.run(text="cd", max_tokens=30, deadline=0.4))
+        long = client.stream(text="ef", max_tokens=3)
         client.core.toy_let(2)
-        codes = [code for code, _ in await asyncio.gather(*short)]
+        codes = [call.status()[0] for call in short]
         name = "the status of a running and a waiting call, once their deadlines have passed"
         check_equal(codes, [Code.DEADLINE_EXCEEDED] * 2, name=name)
         # The server's own clock of a call starts when the call arrives, later than the client's.
-        await asyncio.sleep(1.0)
+        time.sleep(1.0)
         client.core.toy_open()
         check_equal(
-            await long, alone([4, 5], 3, (END,)), name="the tokens of the call behind them, with time enough"
+            long.tokens(),
+            alone([4, 5], 3, (END,)),
+            name="the tokens of the call behind them, with time enough",
         )
-        await client.until(lambda stats: not stats.waiting + stats.running, "no request waits or runs")
+        client.until(lambda stats: not stats.waiting + stats.running, "no request waits or runs")
 
     stats = over_grpc(lab, scenario, seats=1).stats()
     check_equal((stats.finished, stats.failed), (1, 0), name="finished and failed, in the figures")
@@ -2476,23 +2309,23 @@ def this_many_wait(count: int, stats: Any) -> bool:
 
 
 def test_task_5_over_grpc_a_full_queue_says_so_at_once(lab):
-    async def scenario(client: Loopback) -> None:
+    def scenario(client: Loopback) -> None:
         client.core.toy_close()
-        calls = [asyncio.create_task(client.tokens(ids=[1, 1], max_tokens=4))]
-        await client.step()  # the first request has the seat; the next ones wait
+        taken = [client.stream(ids=[1, 1], max_tokens=4)]
+        client.step()  # the first request has the seat; the next ones wait
         for n in (2, 3):
-            calls.append(asyncio.create_task(client.tokens(ids=[n, n], max_tokens=4)))
-            await client.until(partial(this_many_wait, n - 1), f"{n - 1} requests wait")
-        for call in (client.run(text="a"), anext(aiter(client.stream(text="a")))):
-            code, details = await client.status(call)
+            taken.append(client.stream(ids=[n, n], max_tokens=4))
+            client.until(partial(this_many_wait, n - 1), f"{n - 1} requests wait")
+        for call in (client.run(text="a"), client.stream(text="a")):
+            code, details = call.status()
             check_equal(
                 code, Code.RESOURCE_EXHAUSTED, name="the status of a call while two wait, of two that may"
             )
             assert "2" in details, f"the details say how many wait, 2; they are {details!r}"
-        check_equal(await client.check(), "SERVING", name="health, while the engine makes a step")
+        check_equal(client.check(), "SERVING", name="health, while the engine makes a step")
         client.core.toy_open()
-        for n, call in enumerate(calls, 1):
-            check_equal(await call, alone([n, n], 4, (END,)), name=f"the tokens of request {n}")
+        for n, call in enumerate(taken, 1):
+            check_equal(call.tokens(), alone([n, n], 4, (END,)), name=f"the tokens of request {n}")
 
     check_equal(
         over_grpc(lab, scenario, seats=1, max_queue=2).stats().refused, 2, name="refused, in the figures"
@@ -2500,62 +2333,53 @@ def test_task_5_over_grpc_a_full_queue_says_so_at_once(lab):
 
 
 def test_task_5_over_grpc_a_batcher_that_was_stopped_is_unavailable(lab):
-    async def scenario(client: Loopback) -> None:
+    def scenario(client: Loopback) -> None:
         client.core.toy_close()
-        before = [asyncio.create_task(client.status(client.run(ids=[n, n], max_tokens=9))) for n in range(5)]
-        await client.until(lambda stats: stats.waiting + stats.running == 5, "five requests are there")
-        await client.step()
+        before = [client.run(ids=[n, n], max_tokens=9) for n in range(5)]
+        client.until(lambda stats: stats.waiting + stats.running == 5, "five requests are there")
+        client.step()
         client.batcher.stop(drain=False, timeout=0)
         client.core.toy_open()
-        codes = [code for code, _ in await asyncio.gather(*before)]
+        codes = [call.status()[0] for call in before]
         check_equal(codes, [Code.UNAVAILABLE] * 5, name="the status of calls that were not finished")
-        for call in (client.run(text="a"), anext(aiter(client.stream(text="a")))):
-            check_equal(
-                (await client.status(call))[0], Code.UNAVAILABLE, name="the status of a call after that"
-            )
+        for call in (client.run(text="a"), client.stream(text="a")):
+            check_equal(call.status()[0], Code.UNAVAILABLE, name="the status of a call after that")
 
     over_grpc(lab, scenario)
 
 
 def test_task_5_over_grpc_shutting_down_lets_calls_finish(lab):
-    async def scenario(client: Loopback) -> None:
+    def scenario(client: Loopback) -> None:
         client.core.toy_close()
-        watch = client.health.Watch(health_pb2.HealthCheckRequest(), timeout=limit(SHORT))
-        check_equal(
-            (await watch.read()).status, health_pb2.HealthCheckResponse.SERVING, name="health, serving"
-        )
-        calls = [asyncio.create_task(client.tokens(ids=[n, n], max_tokens=5)) for n in range(6)]
-        await client.until(lambda stats: stats.waiting + stats.running == 6, "six requests are there")
-        stopping = asyncio.create_task(client.server.stop(grace=limit(SHORT)))
+        watch = client.watch()
+        check_equal(watch.pieces(1), ["SERVING"], name="health, serving")
+        asked = [client.stream(ids=[n, n], max_tokens=5) for n in range(6)]
+        client.until(lambda stats: stats.waiting + stats.running == 6, "six requests are there")
+        stopping = client.stop(grace=limit(SHORT))
         name = "health, while the server shuts down"
-        check_equal((await watch.read()).status, health_pb2.HealthCheckResponse.NOT_SERVING, name=name)
+        check_equal(watch.pieces(2)[1:], ["NOT_SERVING"], name=name)
         watch.cancel()
         client.core.toy_open()
-        for n, call in enumerate(calls):
-            check_equal(
-                await call, alone([n, n], 5, (END,)), name=f"the tokens of request {n}, asked before the stop"
-            )
-        await stopping
-        check_equal(
-            (await client.status(client.run(text="a")))[0], Code.UNAVAILABLE, name="a call after the stop"
-        )
+        for n, call in enumerate(asked):
+            name = f"the tokens of request {n}, asked before the stop"
+            check_equal(call.tokens(), alone([n, n], 5, (END,)), name=name)
+        stopping.result()
+        check_equal(client.run(text="a").status()[0], Code.UNAVAILABLE, name="a call after the stop")
 
     check_equal(over_grpc(lab, scenario, seats=2).stats().finished, 6, name="finished, in the figures")
 
 
 def test_task_5_over_grpc_when_the_grace_is_over_calls_end(lab):
-    async def scenario(client: Loopback) -> None:
+    def scenario(client: Loopback) -> None:
         client.core.toy_close()
-        calls = [client.run(ids=[n, n], max_tokens=40) for n in range(3)]
-        streams = [anext(aiter(client.stream(ids=[n, 9], max_tokens=40))) for n in range(3)]
-        statuses = [asyncio.create_task(client.status(call)) for call in (*calls, *streams)]
-        await client.until(lambda stats: stats.waiting + stats.running == 6, "six requests are there")
-        stopping = asyncio.create_task(client.server.stop(grace=0.05))
-        codes = {code for code, _ in await asyncio.gather(*statuses)}
+        asked = [client.run(ids=[n, n], max_tokens=40) for n in range(3)]
+        asked += [client.stream(ids=[n, 9], max_tokens=40) for n in range(3)]
+        client.until(lambda stats: stats.waiting + stats.running == 6, "six requests are there")
+        stopping = client.stop(grace=0.05)
+        codes = {call.status()[0] for call in asked}
         assert codes <= {Code.UNAVAILABLE, Code.CANCELLED}, f"the calls have ended with {codes}"
         client.core.toy_open()
-        async with asyncio.timeout(limit(SHORT)):
-            await stopping
+        stopping.result()
 
     stats = over_grpc(lab, scenario, seats=2).stats()
     check_equal(
@@ -2564,19 +2388,12 @@ def test_task_5_over_grpc_when_the_grace_is_over_calls_end(lab):
 
 
 def test_task_5_over_grpc_health_and_reflection(lab):
-    async def scenario(client: Loopback) -> None:
+    def scenario(client: Loopback) -> None:
         service = lab.ragged.grpc_server.SERVICE
-        check_equal(await client.check(), "SERVING", name="health of the server")
-        check_equal(await client.check(service), "SERVING", name=f"health of {service}")
-        stub = reflection_pb2_grpc.ServerReflectionStub(client.channel)
-        question = reflection_pb2.ServerReflectionRequest(list_services="")
-        answers = [
-            answer async for answer in stub.ServerReflectionInfo(iter([question]), timeout=limit(SHORT))
-        ]
-        names = [each.name for each in answers[0].list_services_response.service]
+        check_equal(client.check(), "SERVING", name="health of the server")
+        check_equal(client.check(service), "SERVING", name=f"health of {service}")
+        names = client.services()
         assert service in names, f"the server tells that it serves {names}; {service} is missing"
-        check_equal(
-            await client.tokens(text="abc", max_tokens=4), alone([0, 1, 2], 4, (END,)), name="an answer"
-        )
+        check_equal(client.tokens(text="abc", max_tokens=4), alone([0, 1, 2], 4, (END,)), name="an answer")
 
     over_grpc(lab, scenario)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,13 @@ from typing import Any
 import numpy as np
 
 from coursekit.check import CheckFailed, check
+from coursekit.checking.objects import replaced
 from coursekit.paths import Course
 
+from .beside_triton import called_watched, counting, launch_grid
+from .beside_triton_memory import FAR, NAN, Program
 from .pages import UNUSED, pages_needed
 from .ragged_step import WRONG_RULES, ZERO_PEAKS, RaggedStep, Seen, attend_alone, bottom_right, everything
-from .triton_memory import FAR, NAN, Program, watched
 
 Share = Callable[[int, int], int]
 ABSURD = 1e3  # all numbers here are near 1
@@ -29,7 +30,7 @@ def spoilt(lab: Any, meta: Any, P: int) -> Any:
     table = lab.numpy(meta.block_table)
     for b, kv_len in enumerate(meta.kv_lens):
         table[b, pages_needed(kv_len, P) :] = FAR
-    return replace(meta, block_table=lab.array(table, "int32"))
+    return replaced(meta, block_table=lab.array(table, "int32"))
 
 
 def paged(lab: Any) -> Callable[..., tuple[Any, Any]]:
@@ -43,8 +44,8 @@ def paged(lab: Any) -> Callable[..., tuple[Any, Any]]:
         query: Any, keys: Any, values: Any, meta: Any, scale: float, causal: bool
     ) -> tuple[Any, Any]:
         turned = query.transpose(0, 1).contiguous().transpose(0, 1)
-        with watched(lab):
-            actual = function(turned, keys, values, spoilt(lab, meta, keys.shape[1]), scale, causal)
+        meta = spoilt(lab, meta, keys.shape[1])
+        actual = called_watched(function, turned, keys, values, meta, scale, causal)
         if str(query.dtype).endswith("bfloat16"):
             check_widened(lab, actual)
         return actual
@@ -52,22 +53,13 @@ def paged(lab: Any) -> Callable[..., tuple[Any, Any]]:
     return attention
 
 
-def counted(lab: Any, monkeypatch: Any) -> list[tuple[tuple[int, ...], dict[str, Any]]]:
-    """Every launch of attend_pages from now on: its grid, and its arguments by name."""
-    module, launches = lab.kernels.paged_attention_triton, []
-    kernel = module.attend_pages
-    names = list(inspect.signature(kernel.fn).parameters)
-
-    class Counting:
-        def __getitem__(self, grid: Any) -> Any:
-            def launch(*arguments: Any, **options: Any) -> Any:
-                launches.append((tuple(grid), dict(zip(names, arguments, strict=False)) | options))
-                return kernel[grid](*arguments, **options)
-
-            return launch
-
-    monkeypatch.setattr(module, "attend_pages", Counting())
-    return launches
+def counted(lab: Any, monkeypatch: Any) -> Any:
+    """Notes every launch of attend_pages from now on in `launches`: its grid, and its arguments by name; of arrays
+    only the dtype."""
+    module = lab.kernels.paged_attention_triton
+    noted = counting(module.attend_pages)
+    monkeypatch.setattr(module, "attend_pages", noted)
+    return noted
 
 
 def check_widened(lab: Any, results: Any) -> None:
@@ -114,35 +106,36 @@ class Launch:
         _, keys, values = step.arguments(lab)
         out = lab.array(np.full((self.parts, T, H, D), NAN), "float32")
         lse = lab.array(np.full((self.parts, T, H), NAN), "float32")
-        with watched(lab) as memory:
-            memory.results += [out, lse]
-            lab.kernels.paged_attention_triton.attend_pages[self.grid](
-                lab.array(step.query, step.dtype),
-                keys,
-                values,
-                meta.cu_seqlens_q,
-                meta.seq_lens_kv,
-                meta.block_table,
-                out,
-                lse,
-                T,
-                H,
-                Hkv,
-                meta.block_table.shape[1],
-                step.scale,
-                causal=self.causal,
-                P=step.P,
-                D=D,
-                WIDTH=1 << (D - 1).bit_length(),
-                ROWS=self.ROWS,
-                TILE=self.TILE,
-                PART=self.PART,
-            )
+        arguments = (
+            lab.array(step.query, step.dtype),
+            keys,
+            values,
+            meta.cu_seqlens_q,
+            meta.seq_lens_kv,
+            meta.block_table,
+            out,
+            lse,
+            T,
+            H,
+            Hkv,
+            meta.block_table.shape[1],
+            step.scale,
+        )
+        options = {
+            "causal": self.causal,
+            "P": step.P,
+            "D": D,
+            "WIDTH": 1 << (D - 1).bit_length(),
+            "ROWS": self.ROWS,
+            "TILE": self.TILE,
+            "PART": self.PART,
+        }
+        kernel = lab.kernels.paged_attention_triton.attend_pages
+        read = launch_grid(kernel, self.grid, arguments, options, (keys, values), (out, lse))
         if step.dtype == "bfloat16":
             check_widened(lab, (out, lse))
-        for pages in (keys, values) if memory.regions else ():
-            for program, rows in memory.of(pages).rows.items():
-                self.read.setdefault(program, set()).update(rows)
+        for program, rows in read.items():
+            self.read.setdefault(program, set()).update(rows)
         return out, lse
 
     def _check_reads(self) -> None:

@@ -11,45 +11,12 @@ from week_2.decode_oracle import random_numbers
 
 from coursekit.check import CheckFailed, check
 
+from .beside_triton import launch_one
+from .beside_triton_memory import FAR, NAN
 from .pages import UNUSED
-from .triton_memory import FAR, NAN, Memory, watched
 
 NOTHING = -np.inf
 DTYPES = {"float32": "fp32", "bfloat16": "bf16"}
-
-
-def passed(lab: Any, name: str, *results: tuple[str, tuple[int, ...], str]) -> Any:
-    """The learner's function `name` as a kernel's argument; its results (name, shape, dtype) are looked at.
-
-    Only the interpreter can look: it runs Python.
-    """
-    function = getattr(lab.kernels.paged_attention_triton, name)
-    if not lab.kernels.compiling_triton.INTERPRETED.value:
-        return function
-
-    def looked_at(*arguments: Any) -> Any:
-        found = function(*arguments)
-        many = list(found) if isinstance(found, tuple) else [found]
-        words = ", ".join(what for what, _, _ in results)
-        right = len(many) == len(results) and all(hasattr(x, "dtype") for x in many)
-        if not right:
-            raise CheckFailed(f"{name} should return {words}; not {found}")
-        for x, (what, shape, dtype) in zip(many, results, strict=True):
-            sizes = [int(getattr(size, "value", size)) for size in x.shape]
-            if sizes != list(shape):
-                raise CheckFailed(f"{what}, of {name}: the shape should be {list(shape)}, not {sizes}")
-            kind = str(x.dtype.scalar)
-            if kind != dtype:
-                raise CheckFailed(f"{what}, of {name}, should be {dtype}, not {kind}")
-        return found
-
-    return looked_at
-
-
-def kernels() -> Any:
-    from . import triton_kernels
-
-    return triton_kernels
 
 
 @dataclass
@@ -100,33 +67,31 @@ class Tile:
                 tile[t, :D] = self.pages[self.table[position // P], position % P, self.head]
         return tile
 
-    def load(self, lab: Any, far: bool = False) -> tuple[Any, Memory, Any, Any]:
-        """What the learner's load_tile gives; the memory that it touched; the table and the pages that it was given.
+    def load(self, lab: Any, far: bool = False) -> tuple[Any, list[int], list[int] | None]:
+        """What the learner's load_tile gives; addresses outside of all arrays that it asks for, in bytes from the
+        start of the pages; entries of the table that it reads, None where no interpreter watches.
 
-        With `far`, addresses outside of all arrays are no mistake.
+        With `far`, such addresses are no mistake.
         """
         (_, P, Hkv, D), TILE = self.pages.shape, len(self.positions)
         pages = lab.array(self.pages, self.dtype)
         table = lab.array(np.array([*self.table, FAR, FAR, FAR, FAR]), "int32")
         positions, wanted = lab.array(self.positions, "int32"), lab.array(self.wanted.astype(int), "int32")
         out = lab.array(np.full((TILE, self.width), NAN), self.dtype)
-        function = passed(lab, "load_tile", ("the tile", (TILE, self.width), DTYPES[self.dtype]))
-        with watched(lab, check=not far) as memory:
-            kernels().store_tile[(1,)](
-                function, pages, table, positions, wanted, out, self.head, Hkv, P, D, self.width, TILE
-            )
-        return out, memory, table, pages
+        arguments = (pages, table, positions, wanted, out, self.head, Hkv, P, D, self.width, TILE)
+        results = (("the tile", (TILE, self.width), DTYPES[self.dtype]),)
+        function = lab.kernels.paged_attention_triton.load_tile
+        return out, *launch_one("store_tile", function, results, arguments, far)
 
     def far(self, lab: Any) -> list[int]:
         """The addresses outside of all arrays that load_tile asks for, in bytes from the start of the pages."""
-        _, memory, _, pages = self.load(lab, far=True)
-        return (memory.astray.get("reads", (np.zeros(0, np.int64), []))[0] - pages.data_ptr()).tolist()
+        return self.load(lab, far=True)[1]
 
     def check(self, lab: Any, what: str) -> None:
         """The tile is right, and of the table no more was read than it takes."""
         __tracebackhide__ = True
         (_, P, Hkv, D), flat = self.pages.shape, self.pages.reshape(-1)
-        out, memory, table, _ = self.load(lab)
+        out, _, read = self.load(lab)
 
         def of_row(number: Callable[[int, int], int]) -> np.ndarray:
             """What comes of another formula for the row of a head: page, offset -> row."""
@@ -159,7 +124,7 @@ class Tile:
             },
         )
         needed = {int(p) // P for p in self.positions[self.wanted]}
-        more = sorted(memory.of(table).read - needed) if memory.regions else []
+        more = [entry for entry in read or () if entry not in needed]
         if more:
             raise CheckFailed(
                 f"load_tile reads entries {more} of the table, and {what} only {sorted(needed)} are wanted: "
@@ -173,9 +138,9 @@ def fold(lab: Any, scores: np.ndarray, peaks: np.ndarray, totals: np.ndarray) ->
     given = [lab.array(x, "float32") for x in (scores, peaks, totals)]
     stored = [lab.array(np.full(shape, NAN), "float32") for shape in ((ROWS, TILE), ROWS, ROWS, ROWS)]
     names = ("weights", "keep", "the new peaks", "the new totals")
-    results = [(name, tuple(x.shape), "fp32") for name, x in zip(names, stored, strict=True)]
-    with watched(lab):
-        kernels().store_folded[(1,)](passed(lab, "fold_scores", *results), *given, *stored, ROWS, TILE)
+    results = tuple((name, tuple(x.shape), "fp32") for name, x in zip(names, stored, strict=True))
+    function = lab.kernels.paged_attention_triton.fold_scores
+    launch_one("store_folded", function, results, (*given, *stored, ROWS, TILE))
     return stored
 
 
@@ -228,9 +193,9 @@ def finished(
     given = [lab.array(x, "float32") for x in (gathered, peaks, totals)]
     stored = [lab.array(np.full(shape, NAN), "float32") for shape in (gathered.shape, len(peaks))]
     names = ("what was attended to", "the log-sum-exp")
-    results = [(name, tuple(x.shape), "fp32") for name, x in zip(names, stored, strict=True)]
-    with watched(lab):
-        kernels().store_finished[(1,)](passed(lab, "finish", *results), *given, *stored, *gathered.shape)
+    results = tuple((name, tuple(x.shape), "fp32") for name, x in zip(names, stored, strict=True))
+    function = lab.kernels.paged_attention_triton.finish
+    launch_one("store_finished", function, results, (*given, *stored, *gathered.shape))
     out, lse = np.zeros(gathered.shape), np.full(len(peaks), NOTHING)
     for i, total in enumerate(totals):
         if total > 0:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from typing import Any
 
 from week_1.scripted import SpaceDroppingTokenizer
 
 from coursekit.check import check_equal
+
+from .beside_coroutines import new_future
 
 END, EOT = b"<end>", b"<eot>"
 SMILE = (b"\xf0", b"\x9f", b"\x99\x82")  # one emoji, spread over three tokens
@@ -38,23 +39,23 @@ def whole_text(tokens: Sequence[int], stops: Sequence[str], end_ids: Sequence[in
     return text, None
 
 
-def settled(tokens: Sequence[int] = ()) -> Future[list[int]]:
+def settled(tokens: Sequence[int] = ()) -> Any:
     """A future with an output."""
-    future: Future[list[int]] = Future()
+    future = new_future()
     future.set_result(list(tokens))
     return future
 
 
-def failed(error: BaseException) -> Future[list[int]]:
+def failed(error: BaseException) -> Any:
     """A future whose request has failed."""
-    future: Future[list[int]] = Future()
+    future = new_future()
     future.set_exception(error)
     return future
 
 
-def cancelled() -> Future[list[int]]:
+def cancelled() -> Any:
     """A future that its caller has cancelled."""
-    future: Future[list[int]] = Future()
+    future = new_future()
     future.cancel()
     future.set_running_or_notify_cancel()
     return future
@@ -83,7 +84,7 @@ class Growing:
             check_equal(len(self.deltas), before + count, name=name)
         return [delta.text for delta in self.deltas[before:]]
 
-    def finish(self, future: Future[list[int]] | None = None) -> Any:
+    def finish(self, future: Any = None) -> Any:
         """Finish: the one delta that came with it."""
         __tracebackhide__ = True
         before = len(self.deltas)
@@ -107,7 +108,7 @@ class Generating:
 
     def __init__(self, lab: Any, count: int = 1, prompt_tokens: int = 10, **settings: Any) -> None:
         self.growing = [Growing(lab, index, **settings) for index in range(count)]
-        self.futures: list[Future[list[int]]] = [Future() for _ in range(count)]
+        self.futures = [new_future() for _ in range(count)]
         self.generation = lab.engine.generation.Generation(prompt_tokens)
         self.generation.completions += [each.completion for each in self.growing]
         self.generation.futures += self.futures

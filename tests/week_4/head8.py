@@ -8,8 +8,9 @@ import numpy as np
 from week_2.packed import Matrix
 
 from coursekit.check import check
-from coursekit.checking.kernel_run import run_as_python
+from coursekit.checking.kernel_run import run_method_as_python
 
+from .beside_head8 import passes_with_threads
 from .small_model8 import GROUP, in_8_bits
 
 OUTPUTS, WIDTH = 48, 64
@@ -28,7 +29,7 @@ def head_of(lab: Any) -> Any:
 
 
 def call(head: Any, x: Any, **options: Any) -> Any:
-    return run_as_python(type(head).__call__, head, x, **{"spread": False, "deep": True, **options})
+    return run_method_as_python(head, "__call__", x, **{"spread": False, "deep": True, **options})
 
 
 def check_results_are_kept(lab: Any) -> None:
@@ -46,13 +47,7 @@ def check_results_are_kept(lab: Any) -> None:
 def check_one_product(lab: Any, workers: int, tokens: int) -> None:
     """The loops over the workers are those of one product, which all of them share."""
     __tracebackhide__ = True
-    passes = 0
-
-    def one_more() -> None:
-        nonlocal passes
-        passes += 1
-
-    call(head_of(lab), lab.array(np.ones((tokens, WIDTH), np.float32)), before_pass=one_more)
+    passes = passes_with_threads(head_of(lab), lab.array(np.ones((tokens, WIDTH), np.float32)), workers)
     assert passes >= workers, (
         f"`multiply` runs on {passes} of {workers} threads: it takes as many workers as `get_num_threads()` says"
     )

@@ -12,11 +12,12 @@ from week_3.pages import pool_of
 
 from coursekit.check import CheckFailed, check, check_equal
 
+from .beside_joining import NAMES
 from .document_model import all_logits
 from .document_prompts import QUESTION, Lengths, ids_of, positions_of, sees_of
 from .joined_attention import NO_KEYS
 from .joined_oracle import remedied
-from .joining import NAMES, cache_of, members_of
+from .joining import cache_of, members_of
 
 LIMIT = 80
 CLOSE: dict[str, Any] = {"rtol": 1e-5, "atol": 1e-5}  # float32 against float64, through three layers

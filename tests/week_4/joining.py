@@ -8,8 +8,9 @@ from typing import Any
 
 from week_3.pages import allocator_of, pages_needed
 
+from .beside_joining import NAMES
+
 P = 3
-NAMES = "ABCDEFGH"
 
 
 def text(count: int, seed: int = 0) -> list[int]:
@@ -46,17 +47,6 @@ def join_of(lab: Any, cache: Any, request: Any, rank: int = 0) -> Any:
 def members_of(join: Any) -> list[Any]:
     """Its branches and its question."""
     return [*join.question.branches, join.question]
-
-
-def member_name(member: Any) -> str:
-    """What a member of a join is called here; an ordinary request is called by its client."""
-    request = member.request
-    if hasattr(member, "branches"):
-        return "the question"
-    if not hasattr(request, "owner"):
-        return request.client or "a request"
-    body = request.token_ids[member.fork :]
-    return f"document {NAMES[body[0] // 100 - 1]}" if body else "the system prompt"
 
 
 def give_pages(member: Any, shared: Sequence[int] = (), computed: int = 0, more: int = 0) -> None:

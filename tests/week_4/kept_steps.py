@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import gc
-import weakref
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from coursekit.check import CheckFailed, check, check_equal
-from coursekit.checking.kernel_run import run_as_python
+from coursekit.checking.kernel_run import run_method_as_python
+from coursekit.checking.objects import collect_garbage, replaced, weak
+
+from .beside_kept_steps import slots_of_the_newest
 
 HKV, QUERIES_PER_HEAD, P = 2, 3, 4
 LENGTHS = [(9, 2), (0, 5), (3, 1)]  # past and new tokens of each sequence
@@ -30,11 +30,11 @@ def meta_of(lab: Any, lengths: Sequence[tuple[int, int]] = LENGTHS, seed: int = 
     meta = lab.paged.metadata.ForwardMeta.build(lab.array(pages, "int32"), past, new, P)
     table = lab.numpy(meta.block_table)
     wide = lab.array(np.concatenate([table, table], axis=1), "int32")
-    return replace(meta, block_table=wide[:, : table.shape[1]])
+    return replaced(meta, block_table=wide[:, : table.shape[1]])
 
 
 def kept_step_of(attention: Any, meta: Any, heads: int = HKV, group: int = QUERIES_PER_HEAD) -> Any:
-    return run_as_python(type(attention).step_of, attention, meta, heads, group, spread=False, deep=True)
+    return run_method_as_python(attention, "step_of", meta, heads, group, spread=False, deep=True)
 
 
 def check_arrays(lab: Any, step: Any, meta: Any) -> None:
@@ -69,7 +69,7 @@ def check_told_apart(lab: Any, attention: Any) -> None:
     """Metadata that are there at the same time and have some numbers, or all tensors, in common."""
     __tracebackhide__ = True
     first, longer = (meta_of(lab, [(past, 1), (6, 2)]) for past in (0, 2))
-    moved = replace(first, slot_mapping=meta_of(lab, [(0, 1), (6, 2)], seed=1).slot_mapping)
+    moved = replaced(first, slot_mapping=meta_of(lab, [(0, 1), (6, 2)], seed=1).slot_mapping)
     step = kept_step_of(attention, first)
     for meta, other in ((longer, "kv_lens"), (moved, "slots")):
         found = getattr(kept_step_of(attention, meta), other)
@@ -79,7 +79,7 @@ def check_told_apart(lab: Any, attention: Any) -> None:
                 f"two steps have the same pages, and not the same {FIELDS[other]}: the second got the arrays of the "
                 f"first. Steps are told apart by the object `meta`, not by some of its numbers"
             )
-    if kept_step_of(attention, replace(first)) is step:
+    if kept_step_of(attention, replaced(first)) is step:
         raise CheckFailed(
             "another object `meta`, whose tensors are those of the first, got the first one's Step: steps are told "
             "apart by `meta` itself, not by what is in it"
@@ -91,14 +91,7 @@ def check_newest_is_right(lab: Any, attention: Any) -> None:
     __tracebackhide__ = True
     for seed in range(5):
         first, other = (meta_of(lab, [(past, 2)], past) for past in (seed, seed + 1))
-        kept_step_of(attention, first)
-        gone, new = id(first), []
-        del first
-        for _ in range(200):  # all of them stay, so that one of them gets the place that is free, if it is
-            new.append(replace(other))
-            if id(new[-1]) == gone:
-                break
-        found = kept_step_of(attention, new[-1]).slots.tolist()
+        found = slots_of_the_newest(attention, first, other, HKV, QUERIES_PER_HEAD)
         if found != lab.numpy(other.slot_mapping).tolist():
             raise CheckFailed(
                 "a step's metadata are new, and the arrays are those of an earlier step, whose metadata are gone: a "
@@ -112,7 +105,7 @@ def count_alive(lab: Any, attention: Any, count: int = 12) -> int:
     for seed in range(count):
         meta = meta_of(lab, seed=seed)
         kept_step_of(attention, meta)
-        watched.append(weakref.ref(meta))
+        watched.append(weak(meta))
         del meta
-    gc.collect()
+    collect_garbage()
     return sum(each() is not None for each in watched)

@@ -50,11 +50,11 @@ def put_keys(scratch: Any, keys: np.ndarray) -> None:
     scratch.keys[: whole.size] = side_by_side(whole).reshape(-1)
 
 
-def check_rest(scratch: Any, before: Any, changed: dict[str, np.ndarray]) -> None:
+def check_rest(scratch: Any, before: dict[str, np.ndarray], changed: dict[str, np.ndarray]) -> None:
     """Nothing was written but where ``changed``, flat, is true."""
     __tracebackhide__ = True
     for name, array in scratch._asdict().items():
-        old = getattr(before, name)
+        old = before[name]
         same = (
             (array == old)
             | ((array != array) & (old != old))
@@ -67,8 +67,9 @@ def check_rest(scratch: Any, before: Any, changed: dict[str, np.ndarray]) -> Non
             )
 
 
-def copy_of(scratch: Any) -> Any:
-    return type(scratch)(*(array.copy() for array in scratch))
+def copy_of(scratch: Any) -> dict[str, np.ndarray]:
+    """Its arrays by name, as they are now."""
+    return {name: array.copy() for name, array in scratch._asdict().items()}
 
 
 def rows_changed(size: int, width: int, first: int, rows: int) -> np.ndarray:

@@ -12,6 +12,8 @@ from week_3.pages import allocator_of, pages_needed
 from coursekit.check import CheckFailed, check_equal
 from coursekit.checking.wording import plural
 
+from .beside_preempting import check_pages, held_by_waiting
+
 CACHES = ("base", "trie")
 
 
@@ -187,14 +189,13 @@ def check_lost(scheduler: Any, when: str) -> None:
 def check_books(scheduler: Any, when: str) -> None:
     """The pages are where the requests that run say; the others have none."""
     __tracebackhide__ = True
-    for each in scheduler.waiting:
-        if each.sequence.pages or each.sequence.length:
+    for called, pages, length in held_by_waiting(scheduler):
+        if pages or length:
             raise CheckFailed(
-                f"{when}, {f'request {called}' if (called := name(each)) else 'a request'} waits and has "
-                f"{plural(each.sequence.length, 'token')} in the pages {each.sequence.pages}"
+                f"{when}, {f'request {called}' if called else 'a request'} waits and has "
+                f"{plural(length, 'token')} in the pages {pages}"
             )
-    sequences = [each.sequence for each in scheduler.running]
     try:
-        scheduler.cache.check(sequences)
+        check_pages(scheduler)
     except RuntimeError as error:
         raise CheckFailed(f"{when}: {error}") from error

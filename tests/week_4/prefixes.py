@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from week_3.pages import allocator_of, pages_needed
 
 from coursekit.check import CheckFailed, check_equal
+
+from .beside_prefixes import prefixes
 
 PAGE_SIZES = (3, 1, 16)
 
@@ -112,17 +115,6 @@ def words(token_ids: Sequence[int], P: int) -> str:
     return " | ".join(" ".join(map(str, page)) for page in pages)
 
 
-def prefixes(cache: Any) -> dict[tuple[int, ...], int]:
-    """The tokens from the root to each node, and its page; a cache without a tree has none."""
-    found, rest = dict[tuple[int, ...], int](), [((), cache.root)] if hasattr(cache, "root") else []
-    while rest:
-        prefix, node = rest.pop()
-        for key, child in node.children.items():
-            found[*prefix, *key] = child.page
-            rest.append(((*prefix, *key), child))
-    return found
-
-
 def tree(cache: Any) -> dict[str, int]:
     """The same, with the tokens as text, sorted."""
     return {words(prefix, cache.page_size): page for prefix, page in sorted(prefixes(cache).items())}
@@ -174,8 +166,16 @@ def check_books(cache: Any, sequences: Sequence[Any], before: dict[str, Any], wh
 def check_sound(cache: Any, sequences: Sequence[Any], when: str) -> None:
     """`check()` finds no fault."""
     __tracebackhide__ = True
-    try:
+    with told_as_unsound(when):
         cache.check(sequences)
+
+
+@contextmanager
+def told_as_unsound(when: str) -> Iterator[None]:
+    """A fault that a cache finds in its books is a failure of the test."""
+    __tracebackhide__ = True
+    try:
+        yield
     except RuntimeError as error:
         if isinstance(error, NotImplementedError):
             raise

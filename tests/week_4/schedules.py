@@ -9,10 +9,9 @@ from week_2.continuous import new_request
 from week_3.pages import allocator_of, pages_needed
 
 from coursekit.check import CheckFailed, check_equal
+from coursekit.checking.objects import values_of
 
-from .prefixes import prefixes
-
-Share = tuple[int, int, int, int]  # which request, and of its chunk: had, found, count
+from .beside_schedules import books, check_pages, ranks_of, shares
 
 
 def text(count: int, seed: int = 0) -> list[int]:
@@ -90,68 +89,19 @@ def open_step(scheduler: Any, left: int) -> None:
     scheduler.planned, scheduler.begun, scheduler.left = [], [], left
 
 
-def ran(scheduler: Any, plan: Sequence[Any], token: int = 0) -> list[int]:
-    """By hand: the model has run. Requests with no token due get one, or leave; the ranks of those that leave."""
-    for chunk in plan:
-        chunk.running.sequence.advance(chunk.count)
-    scheduler.commit()
-    gone = []
-    for chunk in plan:
-        each = chunk.running
-        if each.due == 0:
-            each.request.token_ids.append(token)
-        if each.request.finished(scheduler.max_positions):
-            scheduler.running.remove(each)
-            scheduler.cache.release(each.sequence)
-            gone.append(each.rank)
-    return gone
-
-
 def ranks(some: Iterable[Any]) -> list[int]:
     """Which requests these are: the first that was pushed is 0."""
-    return [each.rank for each in some]
-
-
-def shares(plan: Iterable[Any]) -> list[Share]:
-    """For each chunk: which request, tokens that it had, tokens found, tokens to compute."""
-    return [(chunk.running.rank, chunk.had, chunk.found, chunk.count) for chunk in plan]
+    return ranks_of(list(some))
 
 
 def counts(plan: Iterable[Any]) -> list[tuple[int, int]]:
     """For each chunk: which request, and how many tokens it brings."""
-    return [(chunk.running.rank, chunk.count) for chunk in plan]
-
-
-def tree(cache: Any) -> dict[str, int]:
-    """The tokens from the root to each node as text, and its page; a cache without a tree has none."""
-    found = prefixes(cache)
-    return {" ".join(map(str, prefix)): found[prefix] for prefix in sorted(found)}
+    return [(rank, count) for rank, _, _, count in shares(list(plan))]
 
 
 def prefix(token_ids: Sequence[int]) -> str:
     """Tokens as `tree` writes them."""
     return " ".join(map(str, token_ids))
-
-
-def books(scheduler: Any) -> dict[str, Any]:
-    """All that is known between two steps: two of these are equal where nothing has changed."""
-    everyone = sorted(scheduler.running + scheduler.waiting, key=lambda each: each.rank)
-    return {
-        "the requests that run": ranks(scheduler.running),
-        "the requests that wait": ranks(scheduler.waiting),
-        "the tokens of each": [list(each.request.token_ids) for each in everyone],
-        "the `error` of each": [each.request.error for each in everyone],
-        "how many tokens of each are in the pool": [each.sequence.length for each in everyone],
-        "the pages of each": [list(each.sequence.pages) for each in everyone],
-        "the tree": tree(scheduler.cache),
-        "the references of the pages": list(scheduler.cache.allocator.references),
-        "the pages available": scheduler.cache.available,
-        "the step being planned": shares(scheduler.planned),
-        "the requests that have begun in it": ranks(scheduler.begun),
-        "the tokens found in all steps": scheduler.reused,
-        "the number of requests that were pushed": scheduler.pushed,
-        "what `had` holds, by request": {each.rank: had for each, had in scheduler.had.items()},
-    }
 
 
 def check_books(
@@ -172,13 +122,12 @@ def check_books(
 def check_sound(scheduler: Any, when: str, *others: Any) -> None:
     """The pages are all accounted for, and no request that waits has any. Other users hold theirs in sequences."""
     __tracebackhide__ = True
-    for each in scheduler.waiting:
-        held = (each.sequence.length, each.sequence.pages)
-        assert held == (0, []), (
-            f"{when}: request {each.rank} waits; it should hold nothing, and has (tokens, pages) {held}"
+    for rank, *held in values_of(scheduler.waiting, "rank", "sequence.length", "sequence.pages"):
+        assert held == [0, []], (
+            f"{when}: request {rank} waits; it should hold nothing, and has (tokens, pages) {tuple(held)}"
         )
     try:
-        scheduler.cache.check([*(each.sequence for each in scheduler.running), *others])
+        check_pages(scheduler, others)
     except RuntimeError as error:
         raise CheckFailed(f"{when}, the books of the pages don't balance: {error}") from error
 
@@ -188,27 +137,27 @@ def check_plan(scheduler: Any, plan: Sequence[Any], line: Sequence[Any], when: s
     __tracebackhide__ = True
     P, left = scheduler.cache.page_size, scheduler.token_budget
     told = f"{when}: a budget of {left}, chunks of {scheduler.chunk_size}, the step {counts(plan)}"
-    taking_part = ranks(chunk.running for chunk in plan)
+    chunks = shares(plan)
+    taking_part = [rank for rank, *_ in chunks]
     assert len(set(taking_part)) == len(taking_part), f"{told}: a request has more than one chunk"
-    total = sum(chunk.count for chunk in plan)
+    total = sum(count for *_, count in chunks)
     assert total <= left, f"{told}: {total} tokens are more than the budget"
     expected = (ranks(line) + ranks(scheduler.begun))[: len(plan)]
     assert taking_part == expected, f"{told}: it should serve the requests in the order {expected}"
-    for chunk in plan:
-        rank, sequence = chunk.running.rank, chunk.running.sequence
-        due = len(chunk.running.request.token_ids) - chunk.had - chunk.found
+    now = values_of(plan, "running.request.token_ids", "running.sequence.length", "running.sequence.pages")
+    for (rank, had, found, count), (ids, length, pages) in zip(chunks, now, strict=True):
+        due = len(ids) - had - found
         most = min(due, left, scheduler.chunk_size)
-        assert chunk.count == most, (
-            f"{told}: request {rank} brings {chunk.count} tokens; {due} are due, and {left} were left of the budget"
+        assert count == most, (
+            f"{told}: request {rank} brings {count} tokens; {due} are due, and {left} were left of the budget"
         )
-        assert sequence.length == chunk.had + chunk.found, (
-            f"{told}: request {rank} had {chunk.had} tokens, {chunk.found} were found, and its length is "
-            f"{sequence.length}"
+        assert length == had + found, (
+            f"{told}: request {rank} had {had} tokens, {found} were found, and its length is {length}"
         )
-        needed = pages_needed(sequence.length + chunk.count, P)
-        assert len(sequence.pages) == needed, (
-            f"{told}: request {rank} has {len(sequence.pages)} pages; its tokens need {needed} after the step"
+        needed = pages_needed(length + count, P)
+        assert len(pages) == needed, (
+            f"{told}: request {rank} has {len(pages)} pages; its tokens need {needed} after the step"
         )
-        left -= chunk.count
+        left -= count
     served = len(plan) == len(line) + len(scheduler.begun)
     assert served or left == 0, f"{told}: {left} of the budget are left, and not all that run take part"

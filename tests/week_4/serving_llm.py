@@ -223,6 +223,14 @@ class Serving:
         self._submit(self.lab.request.Request([0], 1))
         self.core.await_step()
 
+    def cancelled(self) -> list[bool]:
+        """Which of the futures were cancelled."""
+        return [future.cancelled() for future in self.futures]
+
+    def submitted_all(self, count: int) -> bool:
+        """Whether this number of requests were submitted."""
+        return len(self.futures) >= count
+
     def await_submitted(self, count: int, what: str) -> None:
         """Wait until this number of requests were submitted in all."""
         __tracebackhide__ = True

@@ -10,10 +10,14 @@ import numpy as np
 from week_2.reading_model import V, alone, best, fingerprints, scores_after
 
 from coursekit.check import CheckFailed, check_equal
+from coursekit.checking.objects import values_of
 from coursekit.checking.wording import plural
 
+from .beside_preempting import standing
+from .beside_running import begin_run
 from .preempting import check_books, scheduler_of
 
+STEP = "issued", "preempted", "finished"
 POISON = -1  # what a run that fails leaves behind
 
 
@@ -35,17 +39,15 @@ class TokenModel:
     def run(self, sequences: Sequence[Any], tables: Any, tokens: Sequence[int], q_lens: Sequence[int]) -> Any:
         """Write all new tokens, then let each sequence read all of its own, as each layer of a model does."""
         places, left = [], iter(tokens)
-        for sequence, pages, count in zip(sequences, tables.tolist(), q_lens, strict=True):
-            stop = sequence.length + count
-            mine = [pages[n // self.P] * self.P + n % self.P for n in range(stop)]
-            for place in mine[sequence.length :]:
+        lengths, rows = begin_run(sequences, tables, q_lens, self.error is None)
+        for length, pages, count in zip(lengths, rows, q_lens, strict=True):
+            mine = [pages[n // self.P] * self.P + n % self.P for n in range(length + count)]
+            for place in mine[length:]:
                 self.held[place] = next(left) if self.error is None else POISON
             places.append(mine)
         if self.error is not None:
             error, self.error = self.error, None
             raise error
-        for sequence, count in zip(sequences, q_lens, strict=True):
-            sequence.advance(count)
         read = [fingerprints([self.held.get(place, POISON) for place in mine])[-1] for mine in places]
         return self.lab.array(np.array(read, dtype=np.float32)[:, None])
 
@@ -84,9 +86,10 @@ class ShortOfPages:
     def step(self) -> Any:
         """Make a step, and prove that it has done something, and that the books balance."""
         __tracebackhide__ = True
-        waiting, before = {each.request for each in self.scheduler.waiting}, self._levels()
-        next_one = self._next_one()
-        step = self.core.step()
+        places, next_one = standing(self.scheduler)
+        before = {request: (level, -rank) for request, level, rank, _ in places}
+        waiting = {request for request, *_, waits in places if waits}
+        step = SimpleNamespace(**dict(zip(STEP, values_of([self.core.step()], *STEP)[0], strict=True)))
         self.steps += 1
         when = f"after step {self.steps}"
         if not step.issued and (waiting or self.core.requests):
@@ -106,21 +109,6 @@ class ShortOfPages:
         for request in step.finished:
             self.check_output(request)
         return step
-
-    def _levels(self) -> dict[Any, tuple[int, int]]:
-        """Where each request stands: its level, and its rank downwards."""
-        everybody = self.scheduler.running + self.scheduler.waiting
-        return {each.request: (each.level, -each.rank) for each in everybody}
-
-    def _next_one(self) -> Any:
-        """The request that must begin in the next step: the next that waits, if all that run have lower levels."""
-        scheduler = self.scheduler
-        scheduler.got.clear()
-        if not scheduler.waiting:
-            return None
-        first = min(scheduler.waiting, key=scheduler.turn)
-        above = all(each.level < first.level for each in scheduler.running)
-        return first.request if above else None
 
     @staticmethod
     def _check_preempted(step: Any, begun: Collection[Any], before: Mapping[Any, Any], when: str) -> None:

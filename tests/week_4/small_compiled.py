@@ -12,7 +12,6 @@ from week_2.decode_oracle import NAN, random_numbers
 from coursekit.check import CheckFailed
 
 from .small_operations import EPS, call, float32, mistaken_gates, silu
-from .split_heads import HeadNorms
 
 ACCURACY = 2e-7
 """Times 1 + |x|: how far an exponential may be off, relative to it."""
@@ -113,7 +112,7 @@ def kernels(lab: Any) -> dict[str, tuple[Any, tuple[Any, ...], tuple[int, ...]]]
     qkv, half = float32(random_numbers(543, T, (H + 2 * Hkv) * D)), D // 2
     weights = [float32(random_numbers(n, size)) for n, size in ((544, E), (545, D), (546, D))]
     cos, sin = float32(random_numbers(547, T, half)), float32(random_numbers(548, T, half))
-    norms = HeadNorms(weights[1], weights[2], EPS)
+    norms = lab.fast.parts.HeadNorms(weights[1], weights[2], EPS)
     small = lab.fast.small
     return {
         "normalize_rows": (small.normalize_rows, (0, T, x, E, weights[0], EPS), (E,)),

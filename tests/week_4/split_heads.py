@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from week_2.decode_checks import check_numpy
@@ -20,15 +20,6 @@ from .small_operations import (
     only_row,
     root,
 )
-
-
-class HeadNorms(NamedTuple):
-    """As in `block8.py`: the weights of the norms, float32 [D] or [0], and eps."""
-
-    query: np.ndarray
-    key: np.ndarray
-    eps: np.float32
-
 
 NORMS = {
     "no norms": (False, False),
@@ -111,7 +102,7 @@ def check_split(lab: Any, shape: Shape, norms: tuple[bool, bool]) -> None:
     given |= {"norms.query": stored_norms[0], "norms.key": stored_norms[1]}
     before = {name: array.copy() for name, array in given.items()}
     qkv = only_row(heads)
-    head_norms = HeadNorms(stored_norms[0], stored_norms[1], EPS)
+    head_norms = lab.fast.parts.HeadNorms(stored_norms[0], stored_norms[1], EPS)
     out = [np.full(ROWS * count * D, FILL, np.float32) for count in (H, Hkv, Hkv)]
     call(lab.fast.small.split_row, qkv, ROW, shape, head_norms, given["cos"], given["sin"], *out)
     check_kept(given, before)

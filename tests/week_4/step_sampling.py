@@ -11,6 +11,8 @@ from shared.arguments import float_dtypes
 
 from coursekit.check import CheckFailed, check_equal
 
+from .beside_samplers import new_alone, new_samplers, states_of, whole_step
+
 
 def penalize(logits: np.ndarray, output: Sequence[int], presence: float, frequency: float) -> np.ndarray:
     """Lower the scores one token of the output after another."""
@@ -79,15 +81,14 @@ class Twin:
     ) -> None:
         self.lab, self.params, self.prompt_len = lab, {"seed": 1, **params}, len(prompt)
         self.ids = [*prompt, *output]
-        self.sampler = lab.engine.step_sampler.RowSampler(
-            lab.engine.params.SamplingParams(**self.params), self.prompt_len
-        )
-        self.alone = self.new_alone()
+        self.sampler, self.alone = new_samplers(lab, self.params, self.prompt_len, self._day_7())
 
     def new_alone(self, **params: Any) -> Any:
         """Day 1.7's sampler with the same seed."""
-        chosen = {name: value for name, value in self.params.items() if name in DAY_7}
-        return self.lab.sampler.Sampler(self.lab.sampler.SamplingParams(**chosen | params))
+        return new_alone(self.lab, self._day_7() | params)
+
+    def _day_7(self) -> dict[str, Any]:
+        return {name: value for name, value in self.params.items() if name in DAY_7}
 
     @property
     def row(self) -> Any:
@@ -103,7 +104,11 @@ class Twin:
 
     def wanted(self, logits: np.ndarray) -> int:
         """The next token, for one row of scores [V] in float64; takes a random number where the settings draw."""
-        return int(self.alone(wide(self.lab, penalize(logits, self.output, *self.penalties)), self.ids))
+        return int(self.alone(wide(self.lab, self.penalized(logits)), self.ids))
+
+    def penalized(self, logits: np.ndarray) -> np.ndarray:
+        """One row of scores [V] in float64 with the penalties for presence and frequency."""
+        return penalize(logits, self.output, *self.penalties)
 
     def told(self) -> str:
         """The settings, without the seed."""
@@ -113,16 +118,30 @@ class Twin:
 
 def wide(lab: Any, scores: np.ndarray) -> Any:
     """An array in float64, or the best that there is on the lab's device."""
-    return lab.array(scores, "float64" if "float64" in float_dtypes(lab) else "float32")
+    return lab.array(scores, wide_dtype(lab))
 
 
-def check_generators(twins: Sequence[Twin], when: str) -> None:
-    """Each sampler has taken as many random numbers as Day 1.7's: one where it drew, none where it was greedy."""
+def wide_dtype(lab: Any) -> str:
+    return "float64" if "float64" in float_dtypes(lab) else "float32"
+
+
+def check_generators(
+    twins: Sequence[Twin], when: str, states: Sequence[tuple[str, str]] | None = None
+) -> None:
+    """Each sampler has taken as many random numbers as Day 1.7's: one where it drew, none where it was greedy.
+
+    Args:
+        twins: the rows.
+        when: for the message.
+        states: what `states_of` gives, where it is known already.
+    """
     __tracebackhide__ = True
-    for number, twin in enumerate(twins):
-        mine, state = twin.sampler.random.getstate(), twin.alone.random
-        if mine == state.getstate():
+    if states is None:
+        states = states_of([(twin.sampler, twin.alone) for twin in twins])
+    for number, (twin, (one, other)) in enumerate(zip(twins, states, strict=True)):
+        if one == other:
             continue
+        mine, state = twin.sampler.random.getstate(), twin.alone.random
         again, taken = twin.new_alone().random, 0
         while again.getstate() != mine and taken < 50:
             again.random()
@@ -145,9 +164,10 @@ def check_step(
     __tracebackhide__ = True
     array = lab.array(logits, dtype)
     held = lab.numpy(array).astype(np.float64)
-    expected = [twin.wanted(held[row]) for row, twin in enumerate(twins)]
-    found = lab.engine.step_sampler.choose_step(array, [twin.row for twin in twins])
-    check_generators(twins, f"after {what}")
+    alone = [(twin.alone, twin.penalized(held[row])) for row, twin in enumerate(twins)]
+    step = whole_step(lab, array, [(twin.sampler, twin.ids) for twin in twins], alone, wide_dtype(lab))
+    expected, found = step["alone"], step["found"]
+    check_generators(twins, f"after {what}", step["states"])
     wrong = [n for n, (one, other) in enumerate(zip(found or (), expected, strict=False)) if one != other]
     told = f" (row {wrong[0]}: {twins[wrong[0]].told()})" if wrong else ""
     check_equal(found, expected, name=f"the tokens of {what}{told}")

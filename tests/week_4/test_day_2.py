@@ -15,9 +15,9 @@ from week_3.pages import pages_needed
 from coursekit import lab as door
 from coursekit.check import CheckFailed, check, check_equal, check_raises
 
+from .beside_schedules import books, ran, shares, tree
 from .random_steps import Dry, Engine, happenings, play, schedules
 from .schedules import (
-    books,
     check_books,
     check_plan,
     check_sound,
@@ -26,13 +26,10 @@ from .schedules import (
     open_step,
     plant,
     prefix,
-    ran,
     ranks,
     run,
     scheduler_of,
-    shares,
     text,
-    tree,
     wait,
 )
 from .toy_runner import check_tokens, engine_of, step, to_the_end

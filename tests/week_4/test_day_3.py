@@ -2173,7 +2173,7 @@ def test_task_4_only_tokens_that_are_computed_for_the_first_time_are_charged(lab
     called.sequence.length, called.charged = stop, charged
     paid = []
     scheduler.fairness.charge = lambda client, prompt, output: paid.append((client, prompt, output))
-    type(scheduler).charge(scheduler, called, count)
+    scheduler.charge(called, count)
     name_ = (
         f"what is charged for {what}: tokens {stop - count} to {stop - 1} were computed, with a prompt of 10 tokens, "
         f"and those before {charged} were charged already"

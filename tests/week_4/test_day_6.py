@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import logging
 import math
 import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from concurrent.futures import CancelledError, Future
 from functools import partial
 from queue import SimpleQueue
@@ -21,7 +20,7 @@ from shared.arguments import check_leaves_alone, float_dtypes
 from week_1 import sampling_oracle as oracle
 from week_2.continuous import new_request
 from week_3.patience import limit
-from week_3.serving_threads import ThreadErrors, run_async, within
+from week_3.serving_threads import ThreadErrors, within
 
 from coursekit import lab as door
 from coursekit.check import CheckFailed, check, check_equal, check_raises, check_shape, check_untouched
@@ -41,6 +40,23 @@ from .answering import (
     settled,
     whole_text,
 )
+from .beside_coroutines import (
+    cancelled_after,
+    cancelled_while_submitting,
+    new_queue,
+    result_beside,
+    result_of,
+    results_of,
+)
+from .beside_deltas import (
+    collected,
+    deltas_beside,
+    first_delta_before_its_loop_closes,
+    left_deltas,
+    run_and_stream,
+    touched_by_others,
+)
+from .coroutines import run_async
 from .joined_engine import Engine, Noting, prompt_of, words
 from .served import Failing, Served, after, answered, asked, completion_of, twin_of
 from .serving_llm import LETTERS, POSITIONS, Serving, greedy_answer, ids, outputs_of, wait_for
@@ -2000,7 +2016,7 @@ def test_task_5_a_refusal_in_the_middle_gives_up_the_answers_before_it(lab):
             lambda: serving.llm.begin(ids("abc"), params, deltas.append),
             name="n = 3, where two requests may wait",
         )
-        found = [future.cancelled() for future in serving.futures]
+        found = serving.cancelled()
         name = "which requests were cancelled: two had room in the queue, the third had none"
         check_equal(found, [True, True], name=name)
         serving.await_freed()
@@ -2161,7 +2177,7 @@ def test_task_5_a_queue_that_others_have_filled_is_an_error_of_run_all(lab):
         check_raises(
             full, run, name="two prompts, where two requests may wait, and another caller has one there"
         )
-        found = [future.cancelled() for future in serving.futures]
+        found = serving.cancelled()
         name = "which requests were cancelled: another caller's, and the first of this call"
         check_equal(found, [False, True], name=name)
         serving.core.open()
@@ -2213,7 +2229,7 @@ def test_task_5_after_an_error_run_all_gives_up_the_other_answers(lab):
         check_raises(
             OSError, lambda: within(lambda: serving.llm.run_all(prompts, params), "`run_all`"), name=name
         )
-        found = [future.cancelled() for future in serving.futures]
+        found = serving.cancelled()
         name = "which requests were cancelled, after the first answer has failed"
         check_equal(found, [False, True, True, True, True], name=name)
         serving.await_freed()
@@ -2239,7 +2255,7 @@ def test_task_5_after_ctrl_c_run_all_gives_up_all_answers(lab, max_queue, submit
         params = [serving.params(max_tokens=40, ignore_end=True)] * 3
         run = partial(within, lambda: serving.llm.run_all([ids("c")] * 3, params), "`run_all`")
         check_raises(KeyboardInterrupt, run, name="Ctrl-C while `run_all` waits")
-        found = [future.cancelled() for future in serving.futures]
+        found = serving.cancelled()
         check_equal(found, [True] * submitted, name="which requests were cancelled, after Ctrl-C")
         serving.await_freed()
 
@@ -2257,7 +2273,7 @@ def test_task_5_ctrl_c_while_a_prompt_begins_gives_up_the_answers_before_it(lab)
         params = serving.params(max_tokens=40, n=3, ignore_end=True)
         run = partial(within, lambda: serving.llm.begin(ids("c"), params), "`begin`")
         check_raises(KeyboardInterrupt, run, name="Ctrl-C before the third of three answers is submitted")
-        found = [future.cancelled() for future in serving.futures]
+        found = serving.cancelled()
         check_equal(found, [True, True], name="which requests were cancelled, after Ctrl-C in `begin`")
         serving.await_freed()
 
@@ -2331,7 +2347,7 @@ def test_task_5_leaving_a_stream_frees_seats_and_pages(lab):
         serving.core.let(3)
         take(deltas, 3)
         deltas.close()
-        found = [future.cancelled() for future in serving.futures]
+        found = serving.cancelled()
         check_equal(found, [True, True], name="which requests were cancelled, after the stream was closed")
         serving.await_freed()
 
@@ -2378,20 +2394,6 @@ def test_task_5_when_the_engine_is_closed_waiting_callers_are_told(lab):
 # Task 6: coroutines
 
 
-async def turns() -> None:
-    """Let every coroutine that can go on do so, until each waits for something."""
-    for _ in range(20):
-        await asyncio.sleep(0)
-
-
-async def held_up(coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-    """A task that runs the coroutine until it waits for its answers."""
-    task = asyncio.ensure_future(coroutine)
-    await turns()
-    assert not task.done(), f"it has ended before its answers were there: {task}"
-    return task
-
-
 def async_of(serving: Any) -> Any:
     return serving.lab.engine.async_llm.AsyncLLM(serving.llm)
 
@@ -2400,7 +2402,8 @@ def test_task_6_wait_async_gives_all_answers_in_their_order(lab):
     hand = Generating(lab, 2)
     hand.end(1, b"b", END)
     hand.end(0, b"a")
-    output = run_async(hand.generation.wait_async, "`wait_async`, when all answers are complete,")
+    what = "`wait_async`, when all answers are complete,"
+    output = run_async(what, result_of, (hand.generation.wait_async,))
     check_equal(outputs_of(output), ["a", "b"], name="the texts of the answers")
     check_equal(output.prompt_tokens, 10, name="tokens of the prompt")
 
@@ -2408,16 +2411,9 @@ def test_task_6_wait_async_gives_all_answers_in_their_order(lab):
 def test_task_6_wait_async_lets_the_event_loop_go_on(lab):
     hand = Generating(lab, 2)
 
-    async def main() -> Any:
-        task = await held_up(hand.generation.wait_async())
-        hand.end(0, b"a")
-        await asyncio.sleep(0)
-        hand.end(1, b"b")
-        return await task
-
-    output = run_async(
-        main, "`wait_async`, beside another coroutine that ends the answers (is the loop blocked?),"
-    )
+    what = "`wait_async`, beside another coroutine that ends the answers (is the loop blocked?),"
+    steps = [partial(hand.end, 0, b"a"), partial(hand.end, 1, b"b")]
+    output = run_async(what, result_beside, (hand.generation.wait_async,), steps)
     check_equal(outputs_of(output), ["a", "b"], name="the texts of the answers")
 
 
@@ -2429,13 +2425,9 @@ def test_task_6_wait_async_waits_for_the_last_text(lab, late):
     hand.futures[late].set_result([])
     hand.end(1 - late, b"b")
 
-    async def main() -> Any:
-        task = asyncio.ensure_future(hand.generation.wait_async())
-        await turns()
-        hand.settle(late)
-        return await task
-
-    output = run_async(main, "`wait_async` (is the event loop blocked while an answer has not `ended`?)")
+    what = "`wait_async` (is the event loop blocked while an answer has not `ended`?)"
+    call, steps = (hand.generation.wait_async,), [partial(hand.settle, late)]
+    output = run_async(what, result_beside, call, steps, waits=False)
     name = "the text of an answer whose future was settled, and which had not `ended` yet"
     check_equal(output.outputs[late].text, "a#", name=name, suspects={"`ended` was not waited for": "a"})
 
@@ -2445,20 +2437,13 @@ def test_task_6_when_an_answer_fails_wait_async_gives_up_the_others(lab, when):
     hand, error = Generating(lab, 3), OSError("the disk is gone")
     hand.end(0, b"a")
 
-    async def main() -> Any:
-        if when == "at once":
-            hand.fail(2, error)
-        task = asyncio.ensure_future(hand.generation.wait_async())
-        await turns()
-        if when == "later":
-            hand.fail(2, error)
-        try:
-            await task
-        except OSError as raised:
-            return raised
-        return None
-
-    raised = run_async(main, "`wait_async`, where answer 2 fails and answer 1 isn't complete,")
+    fail = partial(hand.fail, 2, error)
+    if when == "at once":
+        fail()
+    what = "`wait_async`, where answer 2 fails and answer 1 isn't complete,"
+    call, steps = (hand.generation.wait_async,), [fail] if when == "later" else []
+    wait = partial(run_async, what, result_beside, call, steps, waits=False)
+    raised = check_raises(OSError, wait, name="waiting for an answer that fails")
     assert raised is error, f"answer 2 failed with {error!r}, and what came through is {raised!r}"
     check_equal(
         hand.cancelled, [False, True, False], name="which answers were cancelled, after one has failed"
@@ -2469,26 +2454,10 @@ def test_task_6_when_the_coroutine_is_cancelled_so_are_the_answers(lab):
     hand = Generating(lab, 2)
     hand.end(1, b"b")
 
-    async def main() -> str:
-        task = await held_up(hand.generation.wait_async())
-        task.cancel()
-        return await ending(task)
-
-    check_equal(
-        run_async(main, "`wait_async`, after a cancel,"), "cancelled", name="how the coroutine has ended"
-    )
+    call = (hand.generation.wait_async,)
+    end, _ = run_async("`wait_async`, after a cancel,", cancelled_after, call, lambda: hand.cancelled)
+    check_equal(end, "cancelled", name="how the coroutine has ended")
     check_equal(hand.cancelled, [True, False], name="which answers were cancelled; the second was complete")
-
-
-async def ending(task: asyncio.Task[Any]) -> str:
-    """How a task has ended, in a word."""
-    try:
-        await task
-    except asyncio.CancelledError:
-        return "cancelled"
-    except Exception as error:
-        return type(error).__name__
-    return "complete"
 
 
 def test_task_6_a_cancel_while_the_last_text_is_on_its_way_harms_no_one(lab):
@@ -2497,15 +2466,11 @@ def test_task_6_a_cancel_while_the_last_text_is_on_its_way_harms_no_one(lab):
     hand.push(0, b"a", b"#")
     hand.futures[0].set_result([])
 
-    async def main() -> str:
-        task = asyncio.ensure_future(hand.generation.wait_async())
-        await turns()
-        task.cancel()
-        return await ending(task)
-
-    check_equal(
-        run_async(main, "`wait_async`, after a cancel,"), "cancelled", name="how the coroutine has ended"
+    call = (hand.generation.wait_async,)
+    end, _ = run_async(
+        "`wait_async`, after a cancel,", cancelled_after, call, lambda: hand.cancelled, waits=False
     )
+    check_equal(end, "cancelled", name="how the coroutine has ended")
     hand.settle(0)
     check_equal(
         hand.growing[0].joined, "a#", name="the text of all deltas, though the coroutine was cancelled"
@@ -2513,96 +2478,63 @@ def test_task_6_a_cancel_while_the_last_text_is_on_its_way_harms_no_one(lab):
 
 
 def test_task_6_async_deltas_come_in_their_order_until_each_answer_has_ended(lab):
-    hand = Generating(lab, 2)
-
-    async def main() -> Any:
-        queue = asyncio.Queue[Any]()
-        hand.deliver(queue.put_nowait)
-        hand.push(0, b"a")
-        hand.push(1, b"b")
-        hand.end(1, b"c")
-        hand.end(0, END)
-        queue.put_nowait(lab.engine.output.Delta(0, "behind the end"))
-        return told([delta async for delta in hand.generation.deltas_async(queue)]), queue.qsize()
-
-    found, left = run_async(main, "an iteration over deltas")
+    hand, queue, found = Generating(lab, 2), new_queue(), list[Any]()
+    hand.deliver(queue.put_nowait)
+    hand.push(0, b"a")
+    hand.push(1, b"b")
+    hand.end(1, b"c")
+    hand.end(0, END)
+    queue.put_nowait(lab.engine.output.Delta(0, "behind the end"))
+    run_async("an iteration over deltas", collected, (hand.generation.deltas_async, queue), found.append)
     wanted = [(0, "a", ""), (1, "b", ""), (1, "c", ""), (1, "", "length"), (0, "", ""), (0, "", "stop")]
-    check_equal(found, wanted, name="answer, text and reason of each delta")
-    check_equal(left, 1, name="deltas left in the queue: one is behind the end of both answers")
+    check_equal(told(found), wanted, name="answer, text and reason of each delta")
+    check_equal(queue.qsize(), 1, name="deltas left in the queue: one is behind the end of both answers")
     check_equal(
         hand.cancelled, [False, False], name="which futures were cancelled, of answers that are complete"
     )
 
 
 def test_task_6_async_deltas_let_the_event_loop_go_on(lab):
-    hand = Generating(lab)
-
-    async def main() -> Any:
-        queue, found = asyncio.Queue[Any](), list[Any]()
-        hand.deliver(queue.put_nowait)
-        deltas = hand.generation.deltas_async(queue)
-        for piece in (b"a", b"b"):
-            task = await held_up(anext(deltas))
-            hand.push(0, piece)
-            found.append(await task)
-        await deltas.aclose()
-        return told(found)
-
-    found = run_async(
-        main, "an iteration over deltas, beside another coroutine that brings them (is the loop blocked?),"
+    hand, queue, found = Generating(lab), new_queue(), list[Any]()
+    hand.deliver(queue.put_nowait)
+    what = "an iteration over deltas, beside another coroutine that brings them (is the loop blocked?),"
+    call, steps = (
+        (hand.generation.deltas_async, queue),
+        [partial(hand.push, 0, each) for each in (b"a", b"b")],
     )
-    check_equal(found, [(0, "a", ""), (0, "b", "")], name="the deltas")
+    run_async(what, deltas_beside, call, found.append, steps)
+    check_equal(told(found), [(0, "a", ""), (0, "b", "")], name="the deltas")
 
 
 def test_task_6_async_deltas_raise_what_an_answer_has_failed_of(lab):
-    hand, error = Generating(lab, 2), OSError("the disk is gone")
-
-    async def main() -> Any:
-        queue, found = asyncio.Queue[Any](), list[Any]()
-        hand.deliver(queue.put_nowait)
-        hand.push(0, b"a")
-        hand.fail(1, error)
-        try:
-            async for delta in hand.generation.deltas_async(queue):
-                found.append(delta)
-        except OSError as raised:
-            return told(found), raised
-        return told(found), None
-
-    found, raised = run_async(main, "an iteration over deltas of which one has an error")
-    check_equal(found, [(0, "a", "")], name="what comes before the error")
+    hand, error, queue, found = Generating(lab, 2), OSError("the disk is gone"), new_queue(), list[Any]()
+    hand.deliver(queue.put_nowait)
+    hand.push(0, b"a")
+    hand.fail(1, error)
+    what, call = "an iteration over deltas of which one has an error", (hand.generation.deltas_async, queue)
+    raised = check_raises(OSError, partial(run_async, what, collected, call, found.append), name=what)
+    check_equal(told(found), [(0, "a", "")], name="what comes before the error")
     assert raised is error, f"an answer has failed with {error!r}, and the iteration raised {raised!r}"
     check_equal(hand.cancelled, [True, False], name="which answers were cancelled, after one has failed")
 
 
 @pytest.mark.parametrize("how", ["closed", "cancelled"])
 def test_task_6_an_async_iteration_that_is_left_cancels_the_answers(lab, how):
-    hand = Generating(lab, 2)
-
-    async def main() -> None:
-        queue = asyncio.Queue[Any]()
-        hand.deliver(queue.put_nowait)
-        deltas = hand.generation.deltas_async(queue)
-        hand.push(0, b"a")
-        await anext(deltas)
-        if how == "closed":
-            await deltas.aclose()
-        else:
-            task = await held_up(anext(deltas))
-            task.cancel()
-            name = "how the task has ended that was cancelled while it waited for a delta"
-            check_equal(await ending(task), "cancelled", name=name)
-
-    run_async(main, f"an iteration over deltas that is {how}")
-    check_equal(
-        hand.cancelled, [True, True], name=f"which answers were cancelled, after the iteration was {how}"
+    hand, queue = Generating(lab, 2), new_queue()
+    hand.deliver(queue.put_nowait)
+    hand.push(0, b"a")
+    call = (hand.generation.deltas_async, queue)
+    end, now = run_async(
+        f"an iteration over deltas that is {how}", left_deltas, call, 1, how, lambda: hand.cancelled
     )
+    check_equal(end, how, name="how the task has ended that was cancelled while it waited for a delta")
+    check_equal(now, [True, True], name=f"which answers were cancelled, after the iteration was {how}")
 
 
 def test_task_6_run_gives_what_generate_gives(lab):
     with Serving(lab) as serving:
         engine, params = async_of(serving), serving.params(max_tokens=3, n=2, stop="fz")
-        found = run_async(lambda: engine.run(ids("abc"), params), "`run`")
+        found = run_async("`run`", result_of, (engine.run, ids("abc"), params))
         check_equal(outputs_of(found), ["def", "def"], name="the texts of the answers")
         check_equal(
             (found.prompt_tokens, found.cached_tokens), (3, 0), name="tokens of the prompt, and cached"
@@ -2614,18 +2546,10 @@ def test_task_6_the_event_loop_goes_on_while_an_answer_is_computed(lab):
     with Serving(lab, held=True) as serving:
         engine = async_of(serving)
 
-        async def main() -> Any:
-            task = asyncio.ensure_future(engine.run(ids("abc"), serving.params(max_tokens=3)))
-            while not serving.futures:
-                await asyncio.sleep(0)
-            for _ in range(4):  # the first one is the step of the test's own request
-                await turns()
-                serving.core.let(1)  # without this coroutine, no step goes on
-            return await task
-
-        found = run_async(
-            main, "`run`, where another coroutine lets each step go on (is the event loop blocked?),"
-        )
+        what = "`run`, where another coroutine lets each step go on (is the event loop blocked?),"
+        call = (engine.run, ids("abc"), serving.params(max_tokens=3))
+        steps = [partial(serving.core.let, 1)] * 4  # the first one is for the step of the test's own request
+        found = run_async(what, result_beside, call, steps, partial(serving.submitted_all, 1))
     check_equal(outputs_of(found), ["def"], name="the text of the answer")
 
 
@@ -2633,33 +2557,26 @@ def test_task_6_many_coroutines_ask_at_once(lab):
     with Serving(lab) as serving:
         engine = async_of(serving)
 
-        async def main() -> Any:
-            params = [serving.params(max_tokens=1 + i % 3, n=1 + i % 2) for i in range(12)]
-            return await asyncio.gather(*(engine.run([i], each) for i, each in enumerate(params)))
-
-        found = run_async(main, "twelve coroutines that ask at once")
+        params = [serving.params(max_tokens=1 + i % 3, n=1 + i % 2) for i in range(12)]
+        calls = [(engine.run, [i], each) for i, each in enumerate(params)]
+        found = run_async("twelve coroutines that ask at once", results_of, calls)
     wanted = [[greedy_answer(LETTERS[i], 1 + i % 3)] * (1 + i % 2) for i in range(12)]
     check_equal([outputs_of(each) for each in found], wanted, name="the answers that each coroutine gets")
 
 
 def test_task_6_cancelling_the_task_frees_seats_and_pages(lab):
     with Serving(lab, held=True) as serving:
-        engine = async_of(serving)
-
-        async def main() -> str:
-            params = serving.params(max_tokens=40, n=3, ignore_end=True, temperature=0)
-            task = asyncio.ensure_future(engine.run(ids("abc"), params))
-            while len(serving.futures) < 3:
-                await asyncio.sleep(0)
-            serving.core.let(3)
-            await asyncio.to_thread(serving.core.await_step)
-            task.cancel()
-            end = await ending(task)
-            found = [future.cancelled() for future in serving.futures]
-            check_equal(found, [True] * 3, name="which requests were cancelled, with their task")
-            return end
-
-        check_equal(run_async(main, "`run`, after a cancel,"), "cancelled", name="how the task has ended")
+        params = serving.params(max_tokens=40, n=3, ignore_end=True, temperature=0)
+        end, found = run_async(
+            "`run`, after a cancel,",
+            cancelled_after,
+            (async_of(serving).run, ids("abc"), params),
+            serving.cancelled,
+            steps=[partial(serving.core.let, 3), serving.core.await_step],
+            ready=partial(serving.submitted_all, 3),
+        )
+        check_equal(end, "cancelled", name="how the task has ended")
+        check_equal(found, [True] * 3, name="which requests were cancelled, with their task")
         serving.await_freed()
 
 
@@ -2667,28 +2584,15 @@ def test_task_6_cancelling_the_task_frees_seats_and_pages(lab):
 def test_task_6_a_cancel_while_the_requests_are_submitted_reaches_them(lab, method):
     """On the event loop's own thread the cancel comes behind `begin`; on another one it may come in the middle."""
     with Serving(lab, held=True) as serving:
-        engine, usual, over = async_of(serving), serving.llm.batcher.submit, threading.Event()
-
-        async def main() -> str:
-            loop, mine = asyncio.get_running_loop(), threading.get_ident()
-
-            def submit(*arguments: Any) -> Any:
-                loop.call_soon_threadsafe(task.cancel)
-                if threading.get_ident() != mine:
-                    over.wait(limit())
-                return usual(*arguments)
-
-            serving.llm.batcher.submit = submit
-            params = serving.params(max_tokens=40, n=2, ignore_end=True)
-            asked = getattr(engine, method)(ids("abc"), params)
-            task = asyncio.ensure_future(asked if method == "run" else collect(asked))
-            end = await ending(task)
-            over.set()
-            return end
-
-        end = run_async(main, f"`{method}`, cancelled while its requests are submitted,")
+        call = (
+            getattr(async_of(serving), method),
+            ids("abc"),
+            serving.params(max_tokens=40, n=2, ignore_end=True),
+        )
+        what = f"`{method}`, cancelled while its requests are submitted,"
+        end = run_async(what, cancelled_while_submitting, serving.llm.batcher, call, method == "deltas")
         check_equal(end, "cancelled", name="how the task has ended")
-        found = [future.cancelled() for future in serving.futures]
+        found = serving.cancelled()
         name = f"which requests were cancelled, where the task was cancelled while `{method}` submitted them"
         check_equal(found, [True] * 2, name=name)
         serving.await_freed()
@@ -2697,54 +2601,25 @@ def test_task_6_a_cancel_while_the_requests_are_submitted_reaches_them(lab, meth
 def test_task_6_run_raises_what_begin_raises(lab):
     with Serving(lab, max_queue=2, held=True) as serving:
         engine, full = async_of(serving), lab.ragged.errors.QueueFull
-        ask = partial(run_async, lambda: engine.run(ids("abc"), serving.params(n=3)), "`run`")
+        ask = partial(run_async, "`run`", result_of, (engine.run, ids("abc"), serving.params(n=3)))
         check_raises(full, ask, name="n = 3, where two requests may wait")
-        ask = partial(run_async, lambda: engine.run([], serving.params()), "`run`")
+        ask = partial(run_async, "`run`", result_of, (engine.run, [], serving.params()))
         check_raises(ValueError, ask, name="an empty prompt", match="empty")
         serving.await_freed()
 
 
 def test_task_6_run_raises_what_an_answer_has_failed_of(lab):
     with Serving(lab, broken="f") as serving:
-        engine = async_of(serving)
-        ask = partial(run_async, lambda: engine.run(ids("c"), serving.params(max_tokens=9)), "`run`")
+        call = (async_of(serving).run, ids("c"), serving.params(max_tokens=9))
+        ask = partial(run_async, "`run`", result_of, call)
         check_raises(OSError, ask, name="an answer that fails", match="for f")
 
 
-async def collect(deltas: Any) -> list[Any]:
-    return [delta async for delta in deltas]
-
-
-def test_task_6_only_the_event_loop_touches_its_queue(lab, monkeypatch):
+def test_task_6_only_the_event_loop_touches_its_queue(lab):
     """An asyncio.Queue isn't made for several threads: a delta may be lost, and a coroutine may sleep on."""
-    others, put = list[str](), asyncio.Queue.put_nowait
-
     with Serving(lab) as serving:
-        engine = async_of(serving)
-
-        async def main() -> Any:
-            loop, mine = asyncio.get_running_loop(), threading.get_ident()
-            call = loop.call_soon
-
-            def put_nowait(queue: Any, item: Any) -> None:
-                if threading.get_ident() == mine:
-                    put(queue, item)
-                else:
-                    others.append("has put a delta into an asyncio.Queue")
-                    loop.call_soon_threadsafe(put, queue, item)
-
-            def call_soon(callback: Any, *arguments: Any, context: Any = None) -> Any:
-                if threading.get_ident() == mine:
-                    return call(callback, *arguments, context=context)
-                others.append("has called the event loop's `call_soon`")
-                return loop.call_soon_threadsafe(callback, *arguments, context=context)
-
-            monkeypatch.setattr(asyncio.Queue, "put_nowait", put_nowait)
-            monkeypatch.setattr(loop, "call_soon", call_soon)
-            return await collect(engine.deltas(ids("abc"), serving.params(max_tokens=3)))
-
-        deltas = run_async(main, "`deltas`")
-        monkeypatch.undo()
+        deltas, call = list[Any](), (async_of(serving).deltas, ids("abc"), serving.params(max_tokens=3))
+        others = run_async("`deltas`", touched_by_others, call, deltas.append)
     assert not others, (
         f"another thread than the event loop's {others[0]}: ask the loop to do it, with `call_soon_threadsafe`"
     )
@@ -2753,10 +2628,10 @@ def test_task_6_only_the_event_loop_touches_its_queue(lab, monkeypatch):
 
 def test_task_6_deltas_of_a_coroutine_are_those_of_the_engine(lab):
     with Serving(lab) as serving:
-        engine, params = async_of(serving), serving.params(max_tokens=3, n=2)
-        found = told(run_async(lambda: collect(engine.deltas(ids("abc"), params)), "`deltas`"))
+        found, call = list[Any](), (async_of(serving).deltas, ids("abc"), serving.params(max_tokens=3, n=2))
+        run_async("`deltas`", collected, call, found.append)
     for index in range(2):
-        mine = [(text, reason) for number, text, reason in found if number == index]
+        mine = [(text, reason) for number, text, reason in told(found) if number == index]
         wanted = [("d", ""), ("e", ""), ("f", ""), ("", "length")]
         check_equal(mine, wanted, name=f"text and reason of the deltas of answer {index}, of two")
 
@@ -2764,80 +2639,42 @@ def test_task_6_deltas_of_a_coroutine_are_those_of_the_engine(lab):
 def test_task_6_each_delta_comes_while_the_next_token_is_not_computed_yet(lab):
     """The steps go on only when the coroutine that has the delta lets them."""
     with Serving(lab, held=True) as serving:
-        engine = async_of(serving)
-
-        async def main() -> Any:
-            found, deltas = (
-                list[Any](),
-                engine.deltas(ids("abc"), serving.params(max_tokens=2, temperature=0)),
-            )
-            serving.core.let(1)  # the step of the test's own request
-            for _ in range(2):
-                task = asyncio.ensure_future(anext(deltas))
-                while not serving.futures:
-                    await asyncio.sleep(0)
-                serving.core.let(1)
-                found.append(await task)
-            return told([*found, *await collect(deltas)])
-
+        found, params = list[Any](), serving.params(max_tokens=2, temperature=0)
+        call, steps = (async_of(serving).deltas, ids("abc"), params), [partial(serving.core.let, 1)] * 2
+        serving.core.let(1)  # the step of the test's own request
         what = "`deltas`, where each step waits for the delta before it (does the loop wait for something else?),"
-        found = run_async(main, what)
-    check_equal(found, [(0, "d", ""), (0, "e", ""), (0, "", "length")], name="the deltas")
+        ready = partial(serving.submitted_all, 1)
+        run_async(what, deltas_beside, call, found.append, steps, ready, rest=True)
+    check_equal(told(found), [(0, "d", ""), (0, "e", ""), (0, "", "length")], name="the deltas")
 
 
 @pytest.mark.parametrize("how", ["closed", "cancelled"])
 def test_task_6_leaving_the_deltas_frees_seats_and_pages(lab, how):
     with Serving(lab, held=True) as serving:
-        engine = async_of(serving)
-
-        async def main() -> None:
-            # greedy: a token that is drawn may be one without text
-            params = serving.params(max_tokens=40, n=2, ignore_end=True, temperature=0)
-            deltas = engine.deltas(ids("abc"), params)
-            serving.core.let(2)
-            await anext(deltas)
-            await anext(deltas)
-            if how == "closed":
-                await deltas.aclose()
-                now = [future.cancelled() for future in serving.futures]
-                name = "which requests were cancelled as soon as the iteration was closed"
-                check_equal(now, [True] * 2, name=name)
-                return
-            task = asyncio.ensure_future(anext(deltas))
-            await turns()
-            task.cancel()
-            check_equal(await ending(task), "cancelled", name="how the task that was cancelled has ended")
-            now = [future.cancelled() for future in serving.futures]
-            check_equal(
-                now, [True] * 2, name="which requests were cancelled, with the task that waits for deltas"
-            )
-
-        run_async(main, f"`deltas`, when the iteration is {how},")
+        # greedy: a token that is drawn may be one without text
+        params = serving.params(max_tokens=40, n=2, ignore_end=True, temperature=0)
+        call, what = (async_of(serving).deltas, ids("abc"), params), f"`deltas`, when the iteration is {how},"
+        steps = [partial(serving.core.let, 2)]  # the test's own request has the first one
+        begun = partial(serving.submitted_all, 2)
+        end, now = run_async(what, left_deltas, call, 2, how, serving.cancelled, steps, begun)
+        check_equal(end, how, name="how the task has ended that was cancelled while it waited for a delta")
+        check_equal(now, [True] * 2, name=f"which requests were cancelled as soon as the iteration was {how}")
         serving.await_freed()
 
 
 def test_task_6_nothing_begins_before_the_first_delta_is_asked_for(lab):
     with Serving(lab) as serving:
-        engine = async_of(serving)
-
-        async def main() -> None:
-            await engine.deltas(ids("abc"), serving.params(max_tokens=2)).aclose()
-
-        run_async(main, "`deltas`, closed before the first one was asked for,")
+        call = (async_of(serving).deltas, ids("abc"), serving.params(max_tokens=2))
+        what = "`deltas`, closed before the first one was asked for,"
+        run_async(what, left_deltas, call, 0, "closed", serving.cancelled)
         check_equal(len(serving.futures), 0, name="requests that were submitted")
 
 
 def test_task_6_deltas_raise_what_an_answer_has_failed_of(lab):
     with Serving(lab, broken="f") as serving:
-        engine, found = async_of(serving), list[Any]()
-
-        async def main() -> None:
-            async for delta in engine.deltas(ids("c"), serving.params(max_tokens=9)):
-                found.append(delta)
-
-        check_raises(
-            OSError, partial(run_async, main, "`deltas`"), name="an answer that fails", match="for f"
-        )
+        call, found = (async_of(serving).deltas, ids("c"), serving.params(max_tokens=9)), list[Any]()
+        iterate = partial(run_async, "`deltas`", collected, call, found.append)
+        check_raises(OSError, iterate, name="an answer that fails", match="for f")
         check_equal(told(found), [(0, "d", ""), (0, "e", "")], name="what comes before the error")
 
 
@@ -2847,16 +2684,12 @@ def test_task_6_two_event_loops_share_an_engine(lab):
         engine, results = async_of(serving), [Future[Any](), Future[Any]()]
 
         def ask(number: int) -> None:
-            async def main() -> Any:
-                params = serving.params(max_tokens=5, n=2)
-                whole, parts = await asyncio.gather(
-                    engine.run([number], params), collect(engine.deltas([number], params))
-                )
-                texts = ["".join(each.text for each in parts if each.index == index) for index in range(2)]
-                return outputs_of(whole), texts
-
+            asked = ([number], serving.params(max_tokens=5, n=2))
+            what, calls = f"event loop {number}", ((engine.run, *asked), (engine.deltas, *asked))
             try:
-                results[number].set_result(asyncio.run(main(), debug=True))
+                whole, parts = run_async(what, run_and_stream, *calls)
+                texts = ["".join(each.text for each in parts if each.index == index) for index in range(2)]
+                results[number].set_result((outputs_of(whole), texts))
             except BaseException as error:
                 results[number].set_exception(error)
 
@@ -2872,16 +2705,9 @@ def test_task_6_an_event_loop_that_is_gone_harms_no_other_caller(lab, caplog):
     """Its deltas have nowhere to go: the answer ends, and the engine goes on."""
     caplog.set_level(logging.CRITICAL, logger="concurrent.futures")
     with Serving(lab, held=True) as serving:
-        engine = async_of(serving)
-
-        def leave() -> Any:
-            loop = asyncio.new_event_loop()
-            deltas = engine.deltas(ids("a"), serving.params(max_tokens=40, ignore_end=True))
-            first = loop.run_until_complete(anext(deltas))
-            loop.close()
-            return first, deltas
-
+        call = (async_of(serving).deltas, ids("a"), serving.params(max_tokens=40, ignore_end=True))
         serving.core.let(2)
+        leave = partial(first_delta_before_its_loop_closes, call)
         first, _deltas = within(leave, "the first delta of an event loop")
         check_equal(first.text, "b", name="the text of the first delta")
         serving.core.open()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 from week_2.decode_checks import check_numpy
@@ -15,8 +13,8 @@ from week_3.ragged import outline
 from week_3.ragged_step import Lengths, RaggedStep
 
 from coursekit.check import CheckFailed
-from coursekit.checking.kernel_run import run_as_python
 
+from .beside_tiled_steps import attend_as_python
 from .folded_rows import NOTHING
 from .online_softmax import empty_scratch, put, put_keys
 from .small_operations import call
@@ -69,20 +67,6 @@ def step_of(seed: int, lengths: Lengths, P: int, sizes: tuple[int, int, int], **
     return RaggedStep.random(seed, lengths, P, dtype="bfloat16", sizes=sizes, **options)
 
 
-@contextmanager
-def nan_in_empty() -> Iterator[None]:
-    """Meanwhile `np.empty` gives NaN, as it may at any time."""
-    empty = np.empty
-
-    def filled(*size: Any, **options: Any) -> np.ndarray:
-        array = empty(*size, **options)
-        array[...] = NAN if array.dtype.kind == "f" else -(10**9)
-        return array
-
-    with patch.object(np, "empty", filled):
-        yield
-
-
 def attended(
     lab: Any, step: RaggedStep, *, causal: bool, workers: int, python: bool
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -101,8 +85,7 @@ def attended(
     arguments = query, keys, values, made, np.float32(step.scale), causal, workers, out, lse
     before = [x.copy() for x in (query, keys, values, tables)]
     if python:
-        with nan_in_empty():
-            run_as_python(tiled.attend, *arguments, deep=True)
+        attend_as_python(tiled.attend, *arguments)
     else:
         tiled.attend(*arguments)
     for name, array, was in zip(

@@ -10,8 +10,12 @@ import numpy as np
 from week_2.reading_model import V, alone, fingerprints, scores_after
 
 from coursekit.check import CheckFailed, check_equal
+from coursekit.checking.objects import values_of
 
-from .schedules import Share, check_sound, ranks, scheduler_of, shares
+from .beside_running import advance, everyone, pages_and_places
+from .beside_schedules import Share
+from .schedules import check_sound, ranks, scheduler_of
+from .toy_steps import FIELDS, Chunk, Engine, check_lengths, check_runs, check_step, check_token
 from .undoing import watch_undo
 
 POISON = -1  # what a run that fails leaves in a place
@@ -39,21 +43,26 @@ class ToyRunner:
         """States [B, 2]: the fingerprint of all tokens of each sequence, and how many they are."""
         __tracebackhide__ = True
         assert sequences, "the model was run on no request"
-        owners = {each.sequence: each for each in self.scheduler.running}
-        self.runs.append([(owners[one].rank, count) for one, count in zip(sequences, q_lens, strict=True)])
+        rank_of, ids_of = dict[Any, int](), dict[Any, list[int]]()
+        for one, rank, ids in values_of(self.scheduler.running, "sequence", "rank", "request.token_ids"):
+            rank_of[one], ids_of[one] = rank, ids
+        self.runs.append([(rank_of[one], count) for one, count in zip(sequences, q_lens, strict=True)])
         rows = self.lab.numpy(tables).tolist()
         failure, self.failure, rest = self.failure, None, list(tokens)
-        for sequence, row, count in zip(sequences, rows, q_lens, strict=True):
-            pages = [*sequence.pages, *[0] * (len(row) - len(sequence.pages))]
-            check_equal(row, pages, name=f"the block table of request {owners[sequence].rank}")
-            for place in sequence.places(sequence.length, sequence.length + count):
+        own = pages_and_places(sequences, q_lens)
+        for sequence, row, (pages, places, new) in zip(sequences, rows, own, strict=True):
+            filled = [*pages, *[0] * (len(row) - len(pages))]
+            check_equal(row, filled, name=f"the block table of request {rank_of[sequence]}")
+            for place in places[len(places) - new :]:
                 token = rest.pop(0)
                 self.places[place] = token if failure is None else POISON
         if failure is not None:
             raise failure
-        states = [self._read(owners[one], one.length + n) for one, n in zip(sequences, q_lens, strict=True)]
-        for sequence, count in zip(sequences, q_lens, strict=True):
-            sequence.advance(count)
+        states = [
+            self._read(rank_of[one], ids_of[one], pages, places)
+            for one, (pages, places, _) in zip(sequences, own, strict=True)
+        ]
+        advance(sequences, q_lens)
         return self.lab.array(np.array(states, dtype=np.float64))
 
     def logits(self, hidden: Any) -> Any:
@@ -63,11 +72,10 @@ class ToyRunner:
         self.head_rows.append(len(states))
         return self.lab.array(np.array([scores_after(int(state[0])) for state in states]))
 
-    def _read(self, each: Any, stop: int) -> list[int]:
+    def _read(self, rank: int, ids: list[int], pages: list[int], places: list[int]) -> list[int]:
         """What a request reads in its pages, once it is certain that these are its own tokens."""
         __tracebackhide__ = True
-        ids = each.request.token_ids[:stop]
-        found = [self.places.get(place) for place in each.sequence.places(0, stop)]
+        stop, found = len(places), [self.places.get(place) for place in places]
         wrong = [at for at in range(stop) if found[at] != ids[at]]
         if wrong:
             at = wrong[0]
@@ -75,10 +83,10 @@ class ToyRunner:
                 found[at], f"the token {found[at]}"
             )
             raise CheckFailed(
-                f"request {each.rank} reads {stop} tokens in the pages {each.sequence.pages}; at position {at} its "
-                f"own token is {ids[at]}, and the pool holds {what}"
+                f"request {rank} reads {stop} tokens in the pages {pages}; at position {at} its own token is "
+                f"{ids[at]}, and the pool holds {what}"
             )
-        return [fingerprints(ids)[-1], stop]
+        return [fingerprints(ids[:stop])[-1], stop]
 
 
 def engine_of(
@@ -96,6 +104,10 @@ def engine_of(
     watch_undo(scheduler)
     runner = ToyRunner(lab, scheduler, pages + 1, P)
     return lab.scheduling.batch.ExtendBatch(runner, scheduler, separate, max_requests)
+
+
+def _all(scheduler: Any) -> list[Any]:
+    return [*scheduler.running, *scheduler.waiting]
 
 
 def _watch_remove(scheduler: Any) -> None:
@@ -121,9 +133,10 @@ def _watch_remove(scheduler: Any) -> None:
 def step(core: Any, when: str = "a step") -> list[Share]:
     """One step. What it says and does must fit its plan, which is returned."""
     __tracebackhide__ = True
-    scheduler, seen = core.scheduler, list[Any]()
-    plan, runs = scheduler.plan, len(core.runner.runs)
-    everyone = {each.request: (each.rank, len(each.request.token_ids)) for each in _all(scheduler)}
+    engine = Engine(*values_of([core], *Engine._fields)[0])
+    scheduler, seen = engine.scheduler, list[Any]()
+    plan, runs = scheduler.plan, len(engine.runner.runs)
+    before = everyone(scheduler)
 
     def watched() -> Any:
         seen.append(plan())
@@ -135,87 +148,16 @@ def step(core: Any, when: str = "a step") -> list[Share]:
     finally:
         scheduler.plan = plan
     assert len(seen) == 1, f"{when}: the scheduler was asked for {len(seen)} plans; a step has one"
-    planned = list(seen[0])
-    _check_runs(core, planned, core.runner.runs[runs:], when)
-    _check_lengths(core, planned, when)
-    for chunk in planned:
-        _check_token(chunk, everyone[chunk.running.request][1], when)
-    _check_step(core, planned, done, {request: rank for request, (rank, _) in everyone.items()}, when)
+    chunks = [Chunk(*values) for values in values_of(seen[0], *FIELDS)]
+    check_runs(engine, chunks, engine.runner.runs[runs:], when)
+    check_lengths(engine, chunks, when)
+    tokens = {request: count for request, _, count in before}
+    for chunk in chunks:
+        check_token(chunk, tokens[chunk.request], when)
+    check_step(core, engine, chunks, done, {request: rank for request, rank, _ in before}, when)
     assert not scheduler.planned, f"after {when}, its plan is still there: was it committed?"
     check_sound(scheduler, f"after {when}")
-    return shares(planned)
-
-
-def _all(scheduler: Any) -> list[Any]:
-    return [*scheduler.running, *scheduler.waiting]
-
-
-def _in_order(core: Any, plan: Sequence[Any]) -> list[Any]:
-    """The chunks in the order in which they are run."""
-    return sorted(plan, key=lambda chunk: core.separate and not chunk.decode)
-
-
-def _check_runs(core: Any, plan: Sequence[Any], runs: Sequence[Any], when: str) -> None:
-    """The model has run on the plan: at once, or first on the decodes and then on the others."""
-    __tracebackhide__ = True
-    kinds = (True, False) if core.separate else (None,)
-    parts = [
-        [(chunk.running.rank, chunk.count) for chunk in plan if kind in (None, chunk.decode)]
-        for kind in kinds
-    ]
-    expected = [part for part in parts if part]
-    check_equal(list(runs), expected, name=f"the runs of the model in {when}, as (request, tokens)")
-
-
-def _check_lengths(core: Any, plan: Sequence[Any], when: str) -> None:
-    """The pool holds what the step brought, of each request that has not left."""
-    __tracebackhide__ = True
-    stay = [chunk for chunk in plan if chunk.running in _all(core.scheduler)]
-    check_equal(
-        [chunk.running.sequence.length for chunk in stay],
-        [chunk.had + chunk.found + chunk.count for chunk in stay],
-        name=f"the tokens in the pool of requests {ranks(chunk.running for chunk in stay)} after {when}",
-        suspects={
-            "the sequences were advanced once more; `run` has done so already": [
-                chunk.had + chunk.found + 2 * chunk.count for chunk in stay
-            ],
-            "the step was undone, though the model has run on it": [chunk.had for chunk in stay],
-        },
-    )
-
-
-def _check_token(chunk: Any, tokens: int, when: str) -> None:
-    """A request gets a token exactly when none of its tokens is due any more, unless its sampler fails."""
-    __tracebackhide__ = True
-    request, due = chunk.running.request, tokens - chunk.had - chunk.found - chunk.count
-    new, wanted = len(request.token_ids) - tokens, int(due == 0 and request.error is None)
-    assert new == wanted, (
-        f"{when}: request {chunk.running.rank} has {due} tokens due after it, and got {new} new tokens; a request "
-        "gets one exactly when none is due"
-    )
-
-
-def _check_step(core: Any, plan: Sequence[Any], done: Any, rank_of: dict[Any, int], when: str) -> None:
-    """The Step says which requests took part, and which of them have left."""
-    __tracebackhide__ = True
-    assert done is not None, f"{when}: None came back; is a `return` missing?"
-    issued = [(rank_of.get(request, "?"), count) for request, count in done.issued]
-    expected = [(chunk.running.rank, chunk.count) for chunk in _in_order(core, plan)]
-    unordered = [(chunk.running.rank, chunk.count) for chunk in plan]
-    check_equal(
-        issued,
-        expected,
-        name=f"the (request, tokens) that took part in {when}",
-        suspects={"the order of the plan; `order` says in which order it is run": unordered},
-    )
-    requests = [chunk.running.request for chunk in plan]
-    over = [each for each in requests if each.error or each.finished(core.max_positions)]
-    told, wanted = ([rank_of[each] for each in some] for some in (done.finished, over))
-    missing = sorted(set(wanted) - set(told))
-    assert not missing, f"{when}: requests {missing} are finished, and not in `finished` of the Step"
-    check_equal(sorted(told), sorted(wanted), name=f"the requests in `finished` of {when}")
-    left = [rank_of[each] for each in over if each in core.requests]
-    assert not left, f"after {when}: finished, and still in the engine: requests {left}"
+    return [(chunk.rank, chunk.had, chunk.found, chunk.brought) for chunk in chunks]
 
 
 def to_the_end(core: Any, when: str = "a step", most: int = 400) -> list[list[Share]]:

@@ -9,7 +9,7 @@ from week_3.pages import pages_needed
 
 from coursekit.check import CheckFailed, check_equal
 
-from .schedules import books, tree
+from .beside_schedules import books, check_pages, tree
 
 TASK = "`undo`, which is Task 4.2.3's:"
 OF_PAGES = ("the tree", "the references of the pages", "the pages available")  # evicted pages don't come back
@@ -119,7 +119,7 @@ def watch_undo(scheduler: Any) -> None:
 def _unsound(scheduler: Any) -> RuntimeError | None:
     """Why the books of the pages don't balance, if only those that run hold any."""
     try:
-        scheduler.cache.check([each.sequence for each in scheduler.running])
+        check_pages(scheduler, [])
     except RuntimeError as error:
         return error
     return None

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from coursekit.check import CheckFailed, check_shape
-from coursekit.checking.kernel_run import run_as_python
+from coursekit.checking.kernel_run import run_method_as_python
+from coursekit.checking.objects import copied
 
 from .small_model8 import LAYERS, SmallModel, V, exactly, in_8_bits, in_bfloat16
 
@@ -44,12 +44,12 @@ class AsPython:
         self.part = part
 
     def __call__(self, *arguments: Any) -> Any:
-        return run_as_python(type(self.part).__call__, self.part, *arguments, spread=False, deep=True)
+        return run_method_as_python(self.part, "__call__", *arguments, spread=False, deep=True)
 
 
 def uncompiled(fast: Any) -> Any:
     """The same model, whose blocks and head run as Python. They can't take pages."""
-    slow = copy.copy(fast)
+    slow = copied(fast)
     slow.blocks, slow.head = [AsPython(block) for block in fast.blocks], AsPython(fast.head)
     return slow
 

@@ -15,6 +15,8 @@ from tiny_llm.attention import linear
 
 LEAST = 2
 """Rows that are multiplied at least: for one row oneDNN has other kernels, which add up in another order."""
+BLOCK = 32
+"""Rows of each call where the number of rows decides in which order AMX adds up: calls of one size go one way."""
 
 
 class Packed:
@@ -23,7 +25,8 @@ class Packed:
     A row's result has the same bits whatever other rows come with it, as far as oneDNN takes one way for all numbers
     of rows. Where this was tried (x86 with AVX-512, one to sixteen threads) it does so for two rows and more. A row
     that comes alone gets an empty one beside it; that takes no longer, as the time goes into reading the weights.
-    Without oneDNN torch's `linear` computes, and promises nothing of the kind.
+    With AMX, which multiplies bfloat16 in tiles, it does not: there all calls have ``BLOCK`` rows, filled up with
+    empty ones. Without oneDNN torch's `linear` computes, and promises nothing of the kind.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
@@ -38,13 +41,19 @@ class Packed:
         self.bias = None if bias is None else bias.to(dtype)
         plain = weight.to(dtype).contiguous()
         self.onednn = onednn_takes(dtype)
+        self.block = BLOCK if self.onednn and dtype == torch.bfloat16 and has_amx() else None
         self.weight = torch.ops.mkldnn._reorder_linear_weight(plain) if self.onednn else plain
 
     def __call__(self, x: Tensor) -> Tensor:
         """[T, K] → [T, N], both in the dtype of the weights and in one piece."""
-        if len(x) >= LEAST:
-            return self._multiply(x)
-        return self._multiply(torch.cat((x, x.new_zeros(LEAST - len(x), self.width))))[: len(x)]
+        if self.block is not None:
+            pieces = self._padded(x, -len(x) % self.block).split(self.block)
+            return torch.cat([self._multiply(piece) for piece in pieces])[: len(x)]
+        return self._multiply(self._padded(x, max(0, LEAST - len(x))))[: len(x)]
+
+    def _padded(self, x: Tensor, rows: int) -> Tensor:
+        """With so many empty rows at its end."""
+        return torch.cat((x, x.new_zeros(rows, self.width))) if rows else x
 
     def _multiply(self, x: Tensor) -> Tensor:
         if not self.onednn:
@@ -63,3 +72,9 @@ def onednn_takes(dtype: torch.dtype) -> bool:
         supported = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", None)
         return supported is not None and bool(supported())
     return dtype == torch.float32
+
+
+def has_amx() -> bool:
+    """Whether this processor multiplies tiles of bfloat16, and this torch can say so."""
+    asked = getattr(torch.cpu, "_is_amx_tile_supported", None)
+    return asked is not None and bool(asked())

@@ -71,6 +71,7 @@ def day_box(lesson: Lesson) -> str:
             f"<ol>{tasks}</ol>",
             *([f"<p>Stage reached: {_inline(lesson.stage)}</p>"] if lesson.stage else []),
             f'<pre><code class="language-sh">{escape(lesson.test_command)}</code></pre>',
+            f'<p class="box-foot">To play: <code>pdm run lab {lesson.name}</code> opens the day\'s notebook.</p>',
             "</div>",
         ]
     )

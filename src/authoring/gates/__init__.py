@@ -12,14 +12,15 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from authoring.gates.gate import Context, Findings, Gate, count
-from authoring.gates.workers import cores
+from authoring.gates.gate import Context, Findings, Gate
+from authoring.progress import count
 from coursekit.errors import CourseError
 from coursekit.interrupts import leaving_when_terminated
+from coursekit.machine import cores
 from coursekit.paths import Course
 
 # In the order in which they run: the quick ones first.
-GATES = ("lint", "agreement", "starter", "order", "mutants", "mlx", "reference")
+GATES = ("lint", "agreement", "starter", "order", "mutants", "mlx", "grading", "notebooks", "reference")
 LONG = "long"  # runs alone, and only when it is asked for
 FAILED = 1
 WIDTH_OF_FILES = 140
@@ -47,9 +48,7 @@ def prove(
     ] = None,
     day: Annotated[
         str | None,
-        typer.Option(
-            metavar="DAY", help="Keep the gates starter, order and mutants to one day, such as 1.3."
-        ),
+        typer.Option(metavar="DAY", help="Keep the gates that run a day's tests to one day, such as 1.3."),
     ] = None,
     workers: Annotated[
         int | None,
@@ -70,7 +69,9 @@ def prove(
 ) -> None:
     """Prove that reference, starter, tests, mutants and book agree: all gates, or those that you name.
 
-    Gates: lint, agreement, starter, order, mutants, mlx, reference. Exit code 0 only when every gate that ran passed.
+    Gates: lint, agreement, starter, order, mutants, mlx, grading, notebooks, reference.
+
+    Exit code 0 only when every gate that ran passed.
     """
     gates = choose(only, leave_out, long)
     if seed is not None and not long:

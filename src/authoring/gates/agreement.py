@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from authoring.book.agreement import book_problems, read_pages
 from authoring.gates.day_tests import tests_of_task
-from authoring.gates.gate import Context, Findings, count
+from authoring.gates.gate import Context, Findings
 from authoring.gates.workers import tests_of_day
+from authoring.progress import count
 
 
 def agreement(context: Context) -> Findings:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from authoring.gates.progress import Meter
 from authoring.gates.workers import Job, JobResult, run_jobs
+from authoring.progress import Meter
 from coursekit.editing.assembly import assemble
 from coursekit.manifest import Lesson, Manifest, load_manifest
 from coursekit.paths import PACKAGES, Course
@@ -78,11 +78,6 @@ class Context:
 
 
 Gate = Callable[[Context], Findings]
-
-
-def count(number: int, singular: str, plural: str = "") -> str:
-    """ "1 task", "2 tasks"."""
-    return f"{number} {singular if number == 1 else plural or singular + 's'}"
 
 
 def day_problems(results: Iterable[JobResult], wanted: TaskState) -> list[str]:

@@ -8,10 +8,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from authoring.gates.gate import Context, Findings, count, indented
+from authoring.gates.gate import Context, Findings, indented
+from authoring.progress import count
 from authoring.rooms import ROOMS
 
-# What is written by hand; the starter is generated. Whichever of these is not there is left out.
+# What is written by hand; the starter is generated. Whichever of these is not there, or has no Python, is left out.
 HANDWRITTEN = (
     "solutions",
     *(f"src/{room}" for room in ROOMS),
@@ -19,6 +20,7 @@ HANDWRITTEN = (
     "book/figures",
     "benches",
     "examples",
+    "lessons",
 )
 TOOLS = {
     "ruff check": ("ruff", "check", "--output-format=concise"),
@@ -30,7 +32,7 @@ TOOLS = {
 def lint(context: Context) -> Findings:
     """Run the three tools on every Python file that is written by hand."""
     root = context.course.root
-    places = [place for place in HANDWRITTEN if (root / place).is_dir()]
+    places = [place for place in HANDWRITTEN if any((root / place).rglob("*.py"))]
     problems = [problem for name in TOOLS if (problem := _problem(root, name, places))]
     files = sum(1 for place in places for _ in (root / place).rglob("*.py"))
     return Findings(f"{count(files, 'file')}: {', '.join(TOOLS)}", problems)

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from authoring.gates.children import ONE_THREAD
 from authoring.gates.gate import Context, Findings
-from authoring.gates.progress import Meter
+from authoring.progress import Meter
 from coursekit.paths import ROOT_VARIABLE, Course
 
 STEPS = 1_000_000

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from authoring.gates.gate import DAY_SECONDS, Context, Findings, count, day_problems
+from authoring.gates.gate import DAY_SECONDS, Context, Findings, day_problems
 from authoring.gates.tracks import OTHER_BACKENDS, jobs_of_tracks, missing_tracks
+from authoring.progress import count
 from coursekit.task_state import TaskState
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from authoring.gates.day_tests import tests_of_task
-from authoring.gates.gate import DAY_SECONDS, Context, Findings, count, day_problems, indented
+from authoring.gates.gate import DAY_SECONDS, Context, Findings, day_problems, indented
 from authoring.gates.mutant_file import Mutant, MutantFile
 from authoring.gates.tracks import installed
 from authoring.gates.workers import Job, JobResult
+from authoring.progress import count
 from coursekit.backends import Backend
 from coursekit.manifest import Lesson
 from coursekit.task_state import TaskState

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from importlib.util import find_spec
 
-from authoring.gates.gate import Context, count
+from authoring.gates.gate import Context
 from authoring.gates.scratch import Packages
 from authoring.gates.workers import Job
+from authoring.progress import count
 from coursekit.backends import Backend
 from coursekit.manifest import Lesson
 from coursekit.tracks import covers

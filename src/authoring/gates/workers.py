@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 import time
@@ -195,10 +194,3 @@ def _result(running: _Running, code: int, seconds: float, timed_out: bool) -> Jo
     output = output_file.read_text(encoding="utf-8", errors="replace") if output_file.is_file() else ""
     shutil.rmtree(running.folder, ignore_errors=True)
     return JobResult(running.job, code, seconds, timed_out, report, output)
-
-
-def cores() -> int:
-    """How many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

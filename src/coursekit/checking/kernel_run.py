@@ -16,6 +16,7 @@ from unittest.mock import patch
 
 import numpy as np
 
+from coursekit.beside import beside
 from coursekit.checking.comparison import CheckFailed
 
 OUTSIDE = (
@@ -33,6 +34,7 @@ SAME_PLACES = (
 )
 
 
+@beside
 def run_as_python(
     kernel: Any,
     *arguments: Any,
@@ -68,6 +70,13 @@ def run_as_python(
     if spread and not loops.found:
         raise CheckFailed(NOT_SPREAD.format(name=function.__name__))
     return result
+
+
+@beside
+def run_method_as_python(owner: Any, name: str, *arguments: Any, **options: Any) -> Any:
+    """Call a method of an object, by the method's name, as :func:`run_as_python` calls a kernel."""
+    __tracebackhide__ = True
+    return run_as_python(getattr(type(owner), name), owner, *arguments, **options)
 
 
 def _called(function: Callable[..., Any]) -> list[Callable[..., Any]]:

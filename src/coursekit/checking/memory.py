@@ -6,10 +6,12 @@ import types
 from collections.abc import Iterable, Mapping
 
 from coursekit import arrays
+from coursekit.beside import beside
 
 _LEAVES = (type, types.ModuleType, str, bytes, int, float)
 
 
+@beside
 def held_bytes(holder: object) -> int:
     """Bytes of all the arrays that an object holds: its own, those of its parts, in containers and in closures.
 

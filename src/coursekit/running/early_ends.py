@@ -15,5 +15,9 @@ class CodeLeft(Exception):
     """The learner's code left the test by a call that is the tests' own, such as `pytest.skip`: the cause."""
 
 
+class CodeEnded(Exception):
+    """The process in which the learner's code runs, apart from the tests, has ended; the message says how."""
+
+
 class CodeInterrupted(Exception):
     """A line raised KeyboardInterrupt, which came out of the test: the cause."""

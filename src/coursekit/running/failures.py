@@ -11,7 +11,7 @@ import pytest
 
 from coursekit.checking.comparison import CheckFailed
 from coursekit.running import compiler_errors
-from coursekit.running.early_ends import CodeInterrupted, CodeLeft, StubReached, TimedOut
+from coursekit.running.early_ends import CodeEnded, CodeInterrupted, CodeLeft, StubReached, TimedOut
 from coursekit.running.meanings import meaning
 from coursekit.running.memory_limit import GROWS, is_out_of_memory, shown
 from coursekit.running.named_values import named_values
@@ -61,6 +61,9 @@ def describe(
         lines = [f"ran longer than {timed_out.args[0]:g} s and was stopped: is there a loop that never ends?"]
         message = "\n".join(lines + _place(error, frames, places))
         return Failure(TaskState.CRASHED, message, line=line, ends_task=True)
+    ended = next((link for link in chain(error) if isinstance(link, CodeEnded)), None)
+    if ended is not None:
+        return Failure(TaskState.CRASHED, str(ended), line=line, ends_task=True)
     if failed or (isinstance(error, AssertionError) and _raised_by_test(frames, places, interpreted)):
         return Failure(TaskState.WRONG, "\n".join(_assertion(error, frames, places)), line=line)
     named = [] if interpreted else named_values(error, places)

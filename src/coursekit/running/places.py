@@ -20,6 +20,9 @@ class Places:
         return Path(filename).is_relative_to(self.root / "tests")
 
     def shown(self, filename: str) -> str:
-        """A path as the learner would type it, from the course's root."""
+        """A path as the learner would type it, from the course's root. A package elsewhere is shown as in `src`."""
         path = Path(filename)
+        for package in self.packages:
+            if path.is_relative_to(package) and not package.is_relative_to(self.root):
+                return (Path("src") / path.relative_to(package.parent)).as_posix()
         return path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else path.name

@@ -27,6 +27,8 @@ GRACE = 5.0
 COLLECTING = 300.0
 """Seconds for reading the tests' files and importing the frameworks, on a slow disk."""
 IMPORTS_TORCH = re.compile(r"^(import|from) torch\b", re.MULTILINE)
+APART = 3
+"""How many times as long a test may take where the code is in another process: each call crosses over to it."""
 LEAVING = 20.0
 """Seconds for what is left when the tests are done."""
 
@@ -39,6 +41,7 @@ class TimeLimits:
         self._usual = float(config.getini("timeout") or 0)
         self._faults = None if config.getoption("usepdb") or config.getoption("trace") else faults
         self._reference = course.solution()
+        self._apart = bool(config.getoption("package_folder", None))
         self._files: set[str] = set()
         self._end_after(COLLECTING)
 
@@ -46,8 +49,8 @@ class TimeLimits:
         """Give a test its task's limit, unless the test has a mark of its own or the command line names a limit."""
         self._files.update(ref.file for ref in task.implements)
         if self._asked is None and item.get_closest_marker("timeout") is None:
-            seconds = min(task.seconds, self._usual) if self._usual else task.seconds
-            item.add_marker(pytest.mark.timeout(seconds))
+            seconds = task.seconds * (APART if self._apart else 1)
+            item.add_marker(pytest.mark.timeout(min(seconds, self._usual) if self._usual else seconds))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> None:

@@ -1,0 +1,1 @@
+"""Grades the submissions of a class, several at a time, and keeps what was found."""

@@ -1,0 +1,1 @@
+"""How the process that runs a learner's code is shut in."""

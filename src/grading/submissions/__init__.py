@@ -1,0 +1,1 @@
+"""What the learners of a class have handed in, read with distrust."""
