@@ -9,6 +9,11 @@ tokens at once, and `ModelRunner.sample` lets each request that has no token due
 """
 
 import os
+from pathlib import Path
+
+# Where the arrays are MLX's, the modules that hold arrays come from the package beside this one.
+if os.environ.get("TINY_LLM_BACKEND") == "mlx":
+    __path__.insert(0, str(Path(__file__).parent.with_name("tiny_llm_mlx")))
 
 # How long a thread that has nothing to do keeps looking for work before it sleeps, in turns of a loop: some 0.1 ms. A
 # sleeping thread is woken too late for the next layer; by default it keeps its core from others for 10 ms and more.

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 
-import torch
-from torch import Tensor
-
+from tiny_llm.arrays import Tensor, token_array
 from tiny_llm.kv_cache import FullKvCache, LayerCache
 from tiny_llm.model import Transformer
 from tiny_llm.tokenizer import Tokenizer
@@ -22,7 +20,7 @@ def greedy(logits: Tensor, token_ids: Sequence[int] = ()) -> int:
         logits: [V], any float dtype; compared as they are, and left as they are.
         token_ids: the ids so far, which the greedy choice ignores. A sampler, called in the same way, needs them.
     """
-    return int(torch.argmax(logits))
+    return int(logits.argmax())
 
 
 def generate_recompute(
@@ -55,9 +53,9 @@ def generate_recompute(
     limit = model.config.max_positions
     if not 0 < len(ids) < limit:
         raise ValueError(f"a prompt needs 1 to {limit - 1} tokens; this one has {len(ids)}")
-    device = model.embedding.weight.device
+    weight = model.embedding.weight
     for _ in range(min(max_tokens, limit - len(ids))):
-        hidden = model.hidden(torch.tensor([ids], device=device), slice(0, len(ids)))
+        hidden = model.hidden(token_array([ids], like=weight), slice(0, len(ids)))
         token = sample(model.logits(hidden[0, -1]), ids)
         ids.append(token)
         yield token
@@ -96,11 +94,11 @@ def generate(
     limit = model.config.max_positions
     if not 0 < len(ids) < limit:
         raise ValueError(f"a prompt needs 1 to {limit - 1} tokens; this one has {len(ids)}")
-    device = model.embedding.weight.device
+    weight = model.embedding.weight
     caches = [make_cache() for _ in range(model.config.num_layers)]
     known = 0  # tokens that the caches hold
     for _ in range(min(max_tokens, limit - len(ids))):
-        new = torch.tensor([ids[known:]], device=device)
+        new = token_array([ids[known:]], like=weight)
         hidden = model.hidden(new, slice(known, len(ids)), caches)
         known = len(ids)
         token = sample(model.logits(hidden[0, -1]), ids)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from torch import Tensor
-
+from tiny_llm.arrays import Tensor, empty, zeros
 from tiny_llm.attention import batched_causal_mask, causal_mask, scaled_dot_product_attention_grouped
 
 
@@ -103,7 +102,7 @@ class FullKvCache(DenseCache):
             return storage
         capacity = self.first_capacity if storage is None else 2 * storage.shape[2]
         B, Hkv, _, D = new.shape
-        larger = new.new_empty(B, Hkv, max(capacity, end), D)
+        larger = empty((B, Hkv, max(capacity, end), D), like=new)
         if storage is not None:
             larger[:, :, : self.length] = storage[:, :, : self.length]
         return larger
@@ -197,7 +196,7 @@ class BatchingKvCache(DenseCache):
         lengths = [0 if part is None else part[0].shape[2] for part in parts]
         B, Hkv, L, D = key.shape
         S = max(*lengths, L)
-        keys, values = key.new_zeros(B, Hkv, S, D), value.new_zeros(B, Hkv, S, D)
+        keys, values = zeros((B, Hkv, S, D), like=key), zeros((B, Hkv, S, D), like=value)
         for slot, part in enumerate(parts):
             if part is not None:
                 keys[slot, :, S - lengths[slot] :] = part[0][0]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from torch import Tensor
-
+from tiny_llm.arrays import Tensor, device_of, split
 from tiny_llm.attention import merge_heads
 from tiny_llm.config import ModelConfig
 from tiny_llm.kv_cache import LayerCache, NoCache
@@ -59,7 +58,8 @@ class Attention:
         """
         B, L, _ = x.shape
         heads = self.qkv(x).reshape(B, L, -1, self.head_dim)
-        query, key, value = heads.split((self.num_heads, self.num_kv_heads, self.num_kv_heads), dim=2)
+        sizes = (self.num_heads, self.num_kv_heads, self.num_kv_heads)
+        query, key, value = split(heads, sizes, axis=2)
         if self.query_norm is not None:
             query = self.query_norm(query)
         if self.key_norm is not None:
@@ -80,7 +80,7 @@ class Attention:
         query, key, value = self.project(x)
         query = self.rope.rotate(query, angles)
         key = self.rope.rotate(key, angles)
-        heads = cache.attend(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), self.scale)
+        heads = cache.attend(query.swapaxes(1, 2), key.swapaxes(1, 2), value.swapaxes(1, 2), self.scale)
         return self.out(merge_heads(heads))
 
 
@@ -106,12 +106,11 @@ class Transformer:
     def __init__(self, config: ModelConfig, weights: Weights) -> None:
         """Build the layers around the weights. The names of the tensors are in the book's notation page."""
         self.config = config
-        device = weights.tensor("embedding.weight").device
         self.rope = RoPE(
             config.head_dim,
             config.max_positions,
             config.rope_base,
-            device=device,
+            device=device_of(weights.tensor("embedding.weight")),
             divisors=config.rope_divisors or None,
         )
         self.embedding = Embedding(weights.tensor("embedding.weight"))

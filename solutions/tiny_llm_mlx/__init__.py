@@ -1,4 +1,9 @@
-"""The array code of Days 1.1 to 1.4 in MLX; everything else comes from `tiny_llm`.
+"""The modules that hold arrays, for MLX; everything else is in `tiny_llm` and serves both tracks.
 
-The files, functions and classes are those of `tiny_llm`, and so are the tests: add `--backend mlx` to run them here.
+With `--backend mlx` a module of `tiny_llm` that is here, too, is taken from here: `from tiny_llm.attention import
+linear` then means this folder's `attention.py`. The files, functions and classes have the same names, and so have the
+tests. What a module in `SHARED` needs of arrays it takes from `arrays.py`, which both packages have.
 """
+
+SHARED = ("generate", "kv_cache", "model")
+"""The modules with tasks that are written once, in `tiny_llm`, and hold no array of one framework alone."""

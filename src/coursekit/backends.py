@@ -5,6 +5,10 @@ from __future__ import annotations
 from enum import StrEnum
 
 
+BACKEND_VARIABLE = "TINY_LLM_BACKEND"
+"""Which framework's modules `tiny_llm` imports."""
+
+
 class Backend(StrEnum):
     """The framework that holds the learner's arrays."""
 

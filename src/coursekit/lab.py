@@ -7,20 +7,23 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from coursekit import arrays
-from coursekit.backends import Backend, Device
+from coursekit.backends import BACKEND_VARIABLE, Backend, Device
 from coursekit.errors import CourseError
 from coursekit.lab_modules import Modules
 from coursekit.largest_array import largest_array
 from coursekit.paths import Course
 
-BORROWED_PACKAGE = Backend.TORCH.package
+IMPORTED = Backend.TORCH.package
+"""What is imported on both tracks."""
 
 _active: Lab | None = None
 
@@ -29,7 +32,7 @@ class Lab(Modules):
     """The modules of one package, and arrays of its framework on one device.
 
     ``lab.attention`` is the learner's module ``attention``, imported when it is first touched; ``lab.paged.pool``
-    works for modules in folders. A module that the MLX package does not have comes from ``tiny_llm``.
+    works for modules in folders. With MLX, ``tiny_llm`` takes the modules that hold arrays from ``tiny_llm_mlx``.
     """
 
     def __init__(
@@ -46,6 +49,7 @@ class Lab(Modules):
         self._course = course
         _require_backend(backend)
         _require_device(backend, device)
+        os.environ[BACKEND_VARIABLE] = backend
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -92,9 +96,10 @@ class Lab(Modules):
         return largest_array(self.backend, function, *arguments, **options)
 
     def _import(self, name: str) -> Any:
-        """Import ``name`` ("attention", "paged.pool") from the package that has it."""
-        package = self.package if self._has(name) else BORROWED_PACKAGE
-        module = importlib.import_module(f"{package}.{name}")
+        """Import ``name`` ("attention", "paged.pool")."""
+        module = importlib.import_module(f"{IMPORTED}.{name}")
+        if self.package != IMPORTED and self._has(name) and self.package not in Path(module.__file__ or "").parts:
+            raise ModuleNotFoundError(f"No module named '{self.package}.{name}'", name=f"{self.package}.{name}")
         return _Folder(self, name, module) if hasattr(module, "__path__") else module
 
     def _has(self, name: str) -> bool:

@@ -41,6 +41,7 @@ class Loading:
             hf_tokenizer,
             layout,
             locate,
+            models,
             quantized,
             rope_scaling,
             sources,
@@ -219,6 +220,7 @@ class Modules:
 
     if TYPE_CHECKING:
         from tiny_llm import (
+            arrays,
             attention,
             batch,
             cache_folder,
@@ -230,6 +232,7 @@ class Modules:
             kv_cache,
             layers,
             model,
+            named_tensors,
             positional_encoding,
             quantize,
             request,

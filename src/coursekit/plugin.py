@@ -64,7 +64,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     if options.tiny_llm_root:
         os.environ[ROOT_VARIABLE] = str(Path(options.tiny_llm_root).resolve())
     with _usage_errors():
-        choose_implementation(Course.find(), options.impl)
+        choose_implementation(Course.find(), options.impl, options.backend)
     choose_triton(options.device)
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from torch import Tensor
-
+from tiny_llm.arrays import Tensor, empty, zeros
 from tiny_llm.attention import batched_causal_mask, causal_mask, scaled_dot_product_attention_grouped
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from torch import Tensor
-
+from tiny_llm.arrays import Tensor, device_of, split
 from tiny_llm.attention import merge_heads
 from tiny_llm.config import ModelConfig
 from tiny_llm.kv_cache import LayerCache, NoCache
@@ -94,12 +93,11 @@ class Transformer:
     def __init__(self, config: ModelConfig, weights: Weights) -> None:
         """Build the layers around the weights. The names of the tensors are in the book's notation page."""
         self.config = config
-        device = weights.tensor("embedding.weight").device
         self.rope = RoPE(
             config.head_dim,
             config.max_positions,
             config.rope_base,
-            device=device,
+            device=device_of(weights.tensor("embedding.weight")),
             divisors=config.rope_divisors or None,
         )
         self.embedding = Embedding(weights.tensor("embedding.weight"))

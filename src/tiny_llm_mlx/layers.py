@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import mlx.core as mx
 
-from tiny_llm_mlx.attention import linear
+from .attention import linear
 
 Projection = Callable[[mx.array], mx.array]
 """Anything that maps [..., in] to [..., out]: a Linear today, one with packed or quantized weights later."""

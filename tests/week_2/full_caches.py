@@ -9,6 +9,8 @@ from shared.numbers import as_float32, normal
 from week_1.caches import attention_oracle
 from week_1.numpy_model import HKV, H
 
+from coursekit import arrays
+
 B, D = 2, 8
 
 
@@ -43,15 +45,24 @@ def append(lab: Any, cache: Any, keys: np.ndarray, values: np.ndarray, start: in
 
 
 def storage_moves(lab: Any, cache: Any, count: int) -> list[int]:
-    """Append `count` tokens one by one; at which length the storage lay elsewhere than one token before."""
+    """Append `count` tokens one by one; at which length the storage lay elsewhere than one token before.
+
+    What `append` returns is let go: while such an array is there, MLX writes to a copy of the storage.
+    """
     keys, values = (lab.array(part) for part in tokens(1, batch=1, size=2))
-    before, moves = cache.append(keys, values), []
-    for _ in range(count - 1):
-        after = cache.append(keys, values)
-        if not (lab.shares_memory(before[0], after[0]) and lab.shares_memory(before[1], after[1])):
-            moves.append(after[0].shape[2])
+    before, moves = (0, 0), []
+    for length in range(1, count + 1):
+        cache.append(keys, values)
+        after = places(cache)
+        if after != before:
+            moves.append(length)
         before = after
-    return moves
+    return moves[1:]
+
+
+def places(cache: Any) -> tuple[int, int]:
+    """The addresses at which the storage of keys and of values begins."""
+    return arrays.span(cache.keys)[0], arrays.span(cache.values)[0]
 
 
 def causal(L: int, S: int) -> np.ndarray:

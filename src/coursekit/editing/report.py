@@ -11,6 +11,7 @@ from rich.text import Text
 
 from coursekit.manifest import FunctionRef, Task
 from coursekit.paths import Course
+from coursekit.tracks import starter_file
 
 
 def print_functions(
@@ -23,7 +24,7 @@ def print_functions(
             names = ", ".join(ref.qualname for ref in refs if ref.file == file)
             if names:
                 table.add_row(Text(task.name), Text(task.title), Text(names))
-        path = (course.starter(package) / file).relative_to(course.root).as_posix()
+        path = starter_file(course, package, file).relative_to(course.root).as_posix()
         console.print()
         console.print(Text(path, "bold"))
         console.print(Padding(table, (0, 0, 0, 2)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from coursekit.lessons.outline import fingerprint, functions, parse, read_source
 from coursekit.lessons.package import Package
 from coursekit.manifest import FunctionRef, Manifest
 from coursekit.paths import Course
+from coursekit.tracks import home, solution_file, starter_file
 
 
 @dataclass
@@ -36,11 +38,11 @@ class Learner:
         self._course = course
         self._manifest = manifest
         self._starter: dict[str, str] = {}
-        self._own = Package(course.root, course.starter(package))
-        self._reference = Package(course.root, course.solution(package))
+        self._own = Package(course.root, partial(starter_file, course, package))
+        self._reference = Package(course.root, partial(solution_file, course, package))
 
     def should_have(self, ref: FunctionRef) -> bool:
-        """Whether the function is part of this package; the MLX package has only some."""
+        """Whether the function is part of this track; that of MLX has only some."""
         return self._reference.find(ref) is not None
 
     def has_stub(self, ref: FunctionRef) -> bool:
@@ -71,7 +73,7 @@ class Learner:
         return None if found is None else fingerprint(found)
 
     def path(self, file: str) -> Path:
-        return self._course.starter(self.package) / file
+        return starter_file(self._course, self.package, file)
 
     def text(self, file: str) -> str:
         """The learner's file; the starter's where there is none."""
@@ -80,12 +82,13 @@ class Learner:
 
     def starter_text(self, file: str) -> str:
         if file not in self._starter:
-            content = assemble_file(self._course, self._manifest, self.package, file)
+            package = home(self._course, self.package, file)
+            content = assemble_file(self._course, self._manifest, package, file)
             self._starter[file] = content.decode("utf-8")
         return self._starter[file]
 
     def reference_text(self, file: str) -> str:
-        path = self._course.solution(self.package) / file
+        path = solution_file(self._course, self.package, file)
         return read_source(path, self._name(path))
 
     def put_stubs(self, refs: Iterable[FunctionRef]) -> Transplant:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
 from coursekit.errors import CourseError
 from coursekit.learner.state import State
@@ -13,6 +14,7 @@ from coursekit.lessons.package import Package
 from coursekit.manifest import FunctionRef, Lesson, Manifest, Task
 from coursekit.paths import Course
 from coursekit.task_state import TaskState
+from coursekit.tracks import solution_file, starter_file
 
 
 class Standing(StrEnum):
@@ -48,8 +50,8 @@ class Survey:
     def __init__(self, course: Course, manifest: Manifest, state: State, package: str) -> None:
         self.package = package
         self._state = state
-        self._learner = Package(course.root, course.starter(package))
-        self._reference = Package(course.root, course.solution(package))
+        self._learner = Package(course.root, partial(starter_file, course, package))
+        self._reference = Package(course.root, partial(solution_file, course, package))
         self.days = [self._day(lesson) for lesson in manifest.lessons]
 
     @property
@@ -81,7 +83,7 @@ class Survey:
         return DayStanding(lesson, tasks, earned)
 
     def _refs(self, task: Task) -> list[FunctionRef]:
-        """The task's functions that the package has; the MLX package has only some."""
+        """The task's functions that the track has; that of MLX has only some."""
         return [ref for ref in task.implements if self._reference.find(ref) is not None]
 
     def _standing(self, task: Task) -> Standing:

@@ -9,6 +9,7 @@ from coursekit.errors import CourseError
 from coursekit.lessons.outline import read_source, stubbed
 from coursekit.manifest import FunctionRef, Lesson, Task
 from coursekit.paths import Course
+from coursekit.tracks import starter_file
 
 
 def unwritten(course: Course, package: str, task: Task) -> tuple[FunctionRef, ...]:
@@ -26,7 +27,7 @@ def has_own_code(course: Course, package: str, lesson: Lesson, borrowed: Contain
 
 
 def _stubs(course: Course, package: str, file: str, task: Task) -> set[str]:
-    path = course.starter(package) / file
+    path = starter_file(course, package, file)
     if not path.is_file():
         return set()
     source = read_source(path, path.name)

@@ -1,7 +1,8 @@
-"""One package of the course on disk, the learner's or the reference's: which functions its files define."""
+"""The files of one track on disk, the learner's or the reference's: which functions they define."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from coursekit.errors import CourseError
@@ -10,11 +11,11 @@ from coursekit.lessons.outline import Function, functions, parse, read_source
 
 
 class Package:
-    """A package folder; every file is read once."""
+    """The files of one track; every file is read once."""
 
-    def __init__(self, root: Path, folder: Path) -> None:
-        """Look at `folder`, which error messages name as seen from `root`."""
-        self._root, self._folder = root, folder
+    def __init__(self, root: Path, place: Callable[[str], Path]) -> None:
+        """Look for each file at its `place`, which error messages name as seen from `root`."""
+        self._root, self._place = root, place
         self._functions: dict[str, dict[str, Function] | CourseError] = {}
 
     def find(self, ref: FunctionRef) -> Function | None:
@@ -35,7 +36,7 @@ class Package:
         return [str(found) for found in self._functions.values() if isinstance(found, CourseError)]
 
     def _read(self, file: str) -> dict[str, Function] | CourseError:
-        path = self._folder / file
+        path = self._place(file)
         if not path.is_file():
             return {}
         name = path.relative_to(self._root).as_posix()

@@ -17,7 +17,7 @@ from coursekit.running.import_path import Impl
 from coursekit.running.results import Report, TaskResult
 from coursekit.running.screen import Screen
 from coursekit.task_state import TaskState
-from coursekit.tracks import name_days
+from coursekit.tracks import home, name_days
 
 # State -> (symbol, symbol where the terminal has no Unicode, colour).
 LOOKS = {
@@ -183,7 +183,8 @@ class Board:
         self.screen.print(f"Next to write: {task.name} {task.title}", style="bold")
         for file in dict.fromkeys(ref.file for ref in refs):
             names = ", ".join(ref.qualname for ref in refs if ref.file == file)
-            self.screen.block(f"open src/{package}/{file}: {names}", indent=2)
+            place = f"src/{home(self.course, package, file)}/{file}"
+            self.screen.block(f"open {place}: {names}", indent=2)
         self.screen.block(f"read {lesson.read_command}  (book/src/{lesson.chapter})", indent=2)
         self.screen.commands((task.test_command, "to test it"), (f"hint {task.name}", "for a hint"))
 

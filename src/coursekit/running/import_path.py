@@ -1,4 +1,4 @@
-"""Which `tiny_llm` an import finds while tests run, and which Triton."""
+"""Which `tiny_llm` an import finds while tests and programs run, of which track, and which Triton."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import sys
 from enum import StrEnum
 
-from coursekit.backends import Device
+from coursekit.backends import BACKEND_VARIABLE, Backend, Device
 from coursekit.paths import PACKAGES, ROOT_VARIABLE, Course
 
 
@@ -17,8 +17,11 @@ class Impl(StrEnum):
     SOLUTION = "solution"
 
 
-def choose_implementation(course: Course, impl: str) -> None:
-    """Make `import tiny_llm` find the implementation under test, here and in child processes."""
+def choose_implementation(course: Course, impl: str, backend: str = Backend.TORCH) -> None:
+    """Make `import tiny_llm` find the implementation under test, here and in child processes.
+
+    With MLX the package takes the modules that `tiny_llm_mlx` has from there (see its ``__init__.py``).
+    """
     folders = [course.starter().parent] + ([course.solution().parent] if impl == Impl.SOLUTION else [])
     for folder in map(str, folders):
         sys.path[:] = [folder, *(entry for entry in sys.path if entry != folder)]
@@ -26,6 +29,7 @@ def choose_implementation(course: Course, impl: str) -> None:
     wanted = [str(folder) for folder in reversed(folders)]
     os.environ["PYTHONPATH"] = os.pathsep.join([*wanted, *(entry for entry in rest if entry not in wanted)])
     os.environ[ROOT_VARIABLE] = str(course.root)
+    os.environ[BACKEND_VARIABLE] = backend
     # A run before this one in the same process may have imported the other implementation.
     for name in [name for name in sys.modules if name.partition(".")[0] in PACKAGES]:
         del sys.modules[name]

@@ -32,7 +32,7 @@ from tiny_llm.loading.quantized import is_quantized
 from tiny_llm.loading.sources import TensorSource, open_source
 from tiny_llm.model import Transformer
 from tiny_llm.quantize import QuantizedTensor
-from tiny_llm.weights import check_positions
+from tiny_llm.loading.models import check_positions
 
 _TABLES = ("embedding", "head")
 
