@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
-import torch
-
+from tiny_llm.arrays import token_array
 from tiny_llm.kv_cache import FullKvCache
 from tiny_llm.model import Transformer
 from tiny_llm.request import Request
@@ -49,7 +48,7 @@ class Prefill:
             whether this was the last chunk.
         """
         chunk = self.next_chunk(chunk_size)
-        tokens = torch.tensor([self.request.token_ids[chunk]], device=self.model.embedding.weight.device)
+        tokens = token_array([self.request.token_ids[chunk]], like=self.model.embedding.weight)
         hidden = self.model.hidden(tokens, chunk, self.caches)
         self.computed = chunk.stop
         done = chunk.stop == len(self.request.token_ids)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import os
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from coursekit import arrays
-from coursekit.backends import BACKEND_VARIABLE, Backend, Device
+from coursekit.backends import Backend, Device
 from coursekit.errors import CourseError
 from coursekit.lab_modules import Modules
 from coursekit.largest_array import largest_array
@@ -49,7 +48,6 @@ class Lab(Modules):
         self._course = course
         _require_backend(backend)
         _require_device(backend, device)
-        os.environ[BACKEND_VARIABLE] = backend
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):

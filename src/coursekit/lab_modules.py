@@ -237,6 +237,7 @@ class Modules:
             quantize,
             request,
             sampler,
+            sampling_params,
             static_batch,
             tokenizer,
             weights,

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from coursekit import arrays
+from coursekit.backends import BACKEND_VARIABLE
 from coursekit.lab import Lab
 from coursekit.largest_array import largest_array
 from coursekit.running.noticed_calls import NoticedCalls
@@ -56,6 +57,7 @@ def main() -> None:
     """Serve the grader until it has gone."""
     configuration = Configuration(**json.loads(sys.argv[1]))
     sys.path[:0] = configuration.folders
+    os.environ[BACKEND_VARIABLE] = configuration.backend
     _import_early(configuration.early)
     lab = WorkerLab(configuration)
     more: dict[str, Callable[..., Any]] = {

@@ -6,8 +6,7 @@ import copy
 from collections.abc import Collection, Sequence
 from typing import Self
 
-from torch import Tensor
-
+from tiny_llm.arrays import Tensor
 from tiny_llm.generate import Sample, greedy
 
 

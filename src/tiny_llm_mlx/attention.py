@@ -1,4 +1,4 @@
-"""Attention: softmax, heads and masks (Days 1.1 and 1.3).
+"""Attention: softmax, heads and masks (Days 1.1, 1.3 and 2.6).
 
 Sizes: B rows, L new tokens, S keys, H query heads, Hkv key-value heads, D head size, E hidden size.
 A mask is added to the scores: 0 lets a query see a key, −inf hides it.
@@ -7,6 +7,7 @@ A mask is added to the scores: 0 lets a query see a key, −inf hides it.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import mlx.core as mx
 
@@ -136,6 +137,26 @@ def causal_mask(L: int, S: int, like: mx.array | None = None) -> mx.array:
         [L, S]: 0 where a query sees a key, −inf elsewhere.
     """
     raise NotImplementedError("Week 1 Day 3 Task 1: The causal mask")
+
+
+def batched_causal_mask(
+    L: int, lengths: Sequence[int], S: int | None = None, like: mx.array | None = None
+) -> mx.array:
+    """The mask of a batch whose rows are aligned on the right: row b's own tokens are its last ``lengths[b]`` keys.
+
+    Each row sees its own tokens as in :func:`causal_mask`, and none of the padding on their left. A row of
+    length 0 sees no key.
+
+    Args:
+        L: how many queries each row has.
+        lengths: how many keys each of the B rows has, new tokens included.
+        S: how many columns the mask has, at least the greatest length; None means the greatest length.
+        like: the mask takes this array's dtype; float32 when None.
+
+    Returns:
+        [B, 1, L, S]: 0 where a query sees a key, −inf elsewhere.
+    """
+    raise NotImplementedError("Week 2 Day 6 Task 1: RoPE and masks for a batch")
 
 
 def scaled_dot_product_attention_grouped(
