@@ -18,7 +18,7 @@ from coursekit import arrays
 from coursekit.backends import Backend, Device
 from coursekit.errors import CourseError
 from coursekit.lab_modules import Modules
-from coursekit.largest_array import largest_array
+from coursekit.largest_array import largest_array, peak_bytes
 from coursekit.paths import Course
 
 IMPORTED = Backend.TORCH.package
@@ -92,6 +92,14 @@ class Lab(Modules):
             CourseError: the backend is MLX, which doesn't tell.
         """
         return largest_array(self.backend, function, *arguments, **options)
+
+    def peak_bytes(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> tuple[Any, int]:
+        """``function(*arguments, **options)``, and the bytes that MLX took at most beyond what was there before.
+
+        Raises:
+            CourseError: the backend is torch, which doesn't tell.
+        """
+        return peak_bytes(self.backend, function, *arguments, **options)
 
     def _import(self, name: str) -> Any:
         """Import ``name`` ("attention", "paged.pool")."""

@@ -1,4 +1,4 @@
-"""The largest array that a function makes: how a test sees whether something long was ever written out."""
+"""The largest array that a function makes, or its peak of memory: whether something long was ever written out."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def largest_array(
 
     Raises:
         CourseError: the backend is not torch. MLX builds a graph first and then fuses it, and tells only how much
-            memory was in use at the peak: there, compare ``mx.get_peak_memory()`` at two sizes.
+            memory was in use at the peak: there, see :func:`peak_bytes`.
     """
     if backend != Backend.TORCH:
         raise CourseError(
             "MLX does not tell which arrays it makes, so the largest can't be found: "
-            "compare mx.get_peak_memory() at two sizes instead"
+            "look at `peak_bytes` instead"
         )
     function(*arguments, **options)
     watch = _watch([*arguments, *options.values()])
@@ -49,6 +49,29 @@ def largest_array(
     finally:
         tracemalloc.stop()
     return result, max(watch.largest, in_python // BYTES_IN_PYTHON if in_python > PYTHON_NOISE else 0)
+
+
+def peak_bytes(
+    backend: str, function: Callable[..., Any], *arguments: Any, **options: Any
+) -> tuple[Any, int]:
+    """What ``function`` returns, evaluated, and the most bytes that MLX's arrays took beyond those before the call.
+
+    The result counts, too. The function is called twice, as first calls may import and compile.
+
+    Raises:
+        CourseError: the backend is not MLX: torch tells which arrays it makes, see :func:`largest_array`.
+    """
+    if backend != Backend.MLX:
+        raise CourseError("torch tells no peak of memory on a CPU: look at `largest_array` instead")
+    import mlx.core as mx
+
+    mx.eval(function(*arguments, **options))
+    mx.eval([value for value in (*arguments, *options.values()) if isinstance(value, mx.array)])
+    before = mx.get_active_memory()
+    mx.reset_peak_memory()
+    result = function(*arguments, **options)
+    mx.eval(result)
+    return result, mx.get_peak_memory() - before
 
 
 def _watch(given: list[Any]) -> Any:

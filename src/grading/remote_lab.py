@@ -155,6 +155,10 @@ class RemoteLab(Lab, StandsFor):
         result, size = self.end.call("largest_array", function, arguments, tuple(options.items()))
         return result, size
 
+    def peak_bytes(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> tuple[Any, int]:
+        result, size = self.end.call("peak_bytes", function, arguments, tuple(options.items()))
+        return result, size
+
     def run_beside(self, place: str, arguments: tuple[object, ...], options: dict[str, object]) -> object:
         return self.end.call("beside", place, arguments, tuple(options.items()))
 

@@ -18,7 +18,7 @@ from typing import Any
 from coursekit import arrays
 from coursekit.backends import BACKEND_VARIABLE
 from coursekit.lab import Lab
-from coursekit.largest_array import largest_array
+from coursekit.largest_array import largest_array, peak_bytes
 from coursekit.running.noticed_calls import NoticedCalls
 from grading.link.end import End
 from grading.link.operations import Operations
@@ -66,6 +66,9 @@ def main() -> None:
             values, configuration.backend, configuration.device, dtype
         ),
         "largest_array": lambda function, arguments, options: largest_array(
+            configuration.backend, function, *arguments, **dict(options)
+        ),
+        "peak_bytes": lambda function, arguments, options: peak_bytes(
             configuration.backend, function, *arguments, **dict(options)
         ),
         "beside": _beside,
