@@ -180,7 +180,7 @@ def batched_causal_mask(
     """
     S = max(lengths) if S is None else S
     causal = causal_mask(L, S, like=like)
-    padding = S - mx.array(lengths)
+    padding = S - mx.array(list(lengths))
     hidden = mx.arange(S) < padding[:, None]
     return mx.where(hidden[:, None, None], mx.array(-math.inf, causal.dtype), causal)
 

@@ -64,7 +64,7 @@ def pack_nibbles(codes: mx.array) -> mx.array:
 
 def unpack_nibbles(nibbles: mx.array) -> mx.array:
     """Undo :func:`pack_nibbles`: uint8 [..., G/2] → uint8 [..., G]."""
-    return mx.concatenate((nibbles & 15, nibbles >> 4), axis=-1)
+    return mx.concatenate([nibbles & 15, nibbles >> 4], axis=-1)
 
 
 def quantize(weight: mx.array, group_size: int = 32) -> QuantizedTensor:

@@ -115,7 +115,7 @@ def draw(logits: mx.array, uniform: float) -> int:
     with mx.stream(mx.cpu):  # no GPU of Apple's has float64
         cumulative = mx.cumsum(mx.softmax(logits.astype(mx.float64)))
     # Rounding leaves the last sum near 1, not at 1: scale by that sum, and stay strictly below it.
-    total = cumulative[-1].item()
+    total = float(cumulative[-1])
     target = min(uniform * total, math.nextafter(total, 0))
     return int((cumulative <= target).sum())
 
@@ -149,7 +149,7 @@ class Sampler:
         params = self.params
         logits = apply_repetition_penalty(logits, token_ids, params.repetition_penalty)
         if params.temperature == 0:
-            return greedy(logits)
+            return greedy(logits)  # type: ignore[arg-type]  # it serves both tracks
         logits = apply_temperature(logits, params.temperature)
         logits = keep_top_k(logits, params.top_k)
         logits = keep_top_p(logits, params.top_p)

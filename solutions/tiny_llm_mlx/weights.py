@@ -8,22 +8,20 @@ The names are those of `named_tensors.py`.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import mlx.core as mx
-import torch
 
 from tiny_llm.loading.errors import WeightsError
 from tiny_llm.loading.locate import DEFAULT_MODEL, locate
-from tiny_llm.loading.models import check_positions, load_floats
-from tiny_llm.loading.quantized import GROUP_SIZE, is_quantized
 from tiny_llm.named_tensors import Weights
 
 from .quantize import QuantizedTensor, quantize
 
 __all__ = ["DTYPES", "Weights", "WeightsError", "load_weights"]
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-"""The dtypes that weights can be loaded in, by name, as the loader has them."""
+DTYPES = {"float32": mx.float32, "bfloat16": mx.bfloat16, "float16": mx.float16}
+"""The dtypes that weights can be loaded in, by name."""
 
 
 def load_weights(
@@ -58,28 +56,33 @@ def load_weights(
     if matmul != "auto":
         raise WeightsError(f"MLX has no way {matmul!r} to multiply 4-bit weights: leave it out")
     path = locate(source)
-    config, tensors = load_floats(path, torch.float32 if bits else DTYPES[dtype])
+    # torch takes seconds to import, and nothing else of this track needs it.
+    import torch
+
+    from tiny_llm.loading.models import check_positions, load_floats
+    from tiny_llm.loading.quantized import is_quantized
+
+    config, tensors = load_floats(path, torch.float32 if bits else getattr(torch, dtype))
     check_positions(path, config, sum(tensor.nbytes for tensor in tensors.values()))
-    target = getattr(mx, dtype)
-    return Weights(
-        config,
-        {
-            name: _in_4_bits(path, name, tensor) if bits and is_quantized(name, tensor.shape) else to_mlx(tensor, target)
-            for name, tensor in tensors.items()
-        },
-    )
+    arrays: dict[str, Any] = {}
+    for name, tensor in tensors.items():
+        in_4_bits = bits and is_quantized(name, tuple(tensor.shape))
+        arrays[name] = _in_4_bits(path, name, tensor) if in_4_bits else to_mlx(tensor, DTYPES[dtype])
+    return Weights(config, arrays)
 
 
-def to_mlx(tensor: torch.Tensor, dtype: mx.Dtype) -> mx.array:
+def to_mlx(tensor: Any, dtype: mx.Dtype) -> mx.array:
     """A copy of a torch tensor on the CPU as an MLX array of ``dtype``. NumPy has no bfloat16, but the same bits."""
+    import torch
+
     if tensor.dtype == torch.bfloat16:
         return mx.array(tensor.view(torch.uint16).numpy()).view(mx.bfloat16).astype(dtype)
     return mx.array(tensor.numpy()).astype(dtype)
 
 
-def _in_4_bits(path: Path, name: str, tensor: torch.Tensor) -> QuantizedTensor:
+def _in_4_bits(path: Path, name: str, tensor: Any) -> QuantizedTensor:
     try:
-        quantized = quantize(to_mlx(tensor, mx.float32), GROUP_SIZE)
+        quantized = quantize(to_mlx(tensor, mx.float32))
     except ValueError as error:
         raise WeightsError(f"{path}: {name}: {error}; load this model without 4 bits") from error
     # Evaluated one by one, so that one matrix at most is in memory as floats.

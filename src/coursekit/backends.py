@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-
 BACKEND_VARIABLE = "TINY_LLM_BACKEND"
 """Which framework's modules `tiny_llm` imports."""
 
@@ -14,6 +13,11 @@ class Backend(StrEnum):
 
     TORCH = "torch"
     MLX = "mlx"
+
+    @classmethod
+    def of(cls, package: str) -> Backend:
+        """The framework whose track a package is."""
+        return next(backend for backend in cls if backend.package == package)
 
     @property
     def package(self) -> str:

@@ -46,8 +46,7 @@ class Lab(Modules):
         self.device = device
         self.package = Backend(backend).package
         self._course = course
-        _require_backend(backend)
-        _require_device(backend, device)
+        prepare(backend, device)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -104,8 +103,14 @@ class Lab(Modules):
     def _import(self, name: str) -> Any:
         """Import ``name`` ("attention", "paged.pool")."""
         module = importlib.import_module(f"{IMPORTED}.{name}")
-        if self.package != IMPORTED and self._has(name) and self.package not in Path(module.__file__ or "").parts:
-            raise ModuleNotFoundError(f"No module named '{self.package}.{name}'", name=f"{self.package}.{name}")
+        if (
+            self.package != IMPORTED
+            and self._has(name)
+            and self.package not in Path(module.__file__ or "").parts
+        ):
+            raise ModuleNotFoundError(
+                f"No module named '{self.package}.{name}'", name=f"{self.package}.{name}"
+            )
         return _Folder(self, name, module) if hasattr(module, "__path__") else module
 
     def _has(self, name: str) -> bool:
@@ -149,6 +154,16 @@ def set_active(lab: Lab | None) -> None:
     """Make ``lab`` the one that ``active`` gives; the test plugin calls this."""
     global _active
     _active = lab
+
+
+def prepare(backend: str, device: str) -> None:
+    """Make sure of a framework and a device, and let MLX use that device.
+
+    Raises:
+        CourseError: the backend is not installed, or the device is not there.
+    """
+    _require_backend(backend)
+    _require_device(backend, device)
 
 
 def _require_backend(backend: str) -> None:

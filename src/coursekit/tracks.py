@@ -16,9 +16,7 @@ def covers(course: Course, package: str, lesson: Lesson) -> bool:
     """Whether the track of ``package`` has a reference of every function that the day asks for."""
     if package == Backend.TORCH.package:
         return True
-    return all(
-        ref.qualname in _defined(solution_file(course, package, ref.file)) for ref in lesson.functions
-    )
+    return all(ref.qualname in _defined(solution_file(course, package, ref.file)) for ref in lesson.functions)
 
 
 def home(course: Course, package: str, file: str) -> str:

@@ -14,6 +14,7 @@ from typing import IO, Any
 import numpy as np
 
 from coursekit import arrays
+from coursekit.backends import Backend
 from coursekit.errors import CourseError
 from coursekit.lab import Lab
 from coursekit.paths import Course
@@ -52,7 +53,8 @@ class RemoteLab(Lab, StandsFor):
         """
         super().__init__(str(backend), str(device), course)  # plain: tests hand them to the code
         self._folders, self._isolation = folders, isolation
-        self._names = attribute_names(course.solution(self.package))
+        packages = {course.solution(package) for package in (self.package, Backend.TORCH.package)}
+        self._names = frozenset().union(*map(attribute_names, packages))
         self._modules = tuple(module_names(course.solution(self.package)))
         self._early = tuple(libraries(course.solution(self.package)))
         self._open = ExitStack()

@@ -7,11 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from coursekit.backends import Backend
 from coursekit.errors import CourseError
 from coursekit.lessons.outline import read_source, stubbed
 from coursekit.paths import Course
 from coursekit.running.import_path import Impl
 from coursekit.running.stubs import Stub, reached_stub
+from coursekit.tracks import starter_file
 
 if TYPE_CHECKING:
     from coursekit.manifest import Task
@@ -36,8 +38,15 @@ WaysAround = Mapping[tuple[int, int], WayAround]
 
 
 @contextmanager
-def explain_stubs(course: Course, ways_around: WaysAround | None = None) -> Iterator[None]:
+def explain_stubs(
+    course: Course, ways_around: WaysAround | None = None, package: str = Backend.TORCH.package
+) -> Iterator[None]:
     """Turn a stub that was reached into advice: which task of the course comes first, and what runs already.
+
+    Args:
+        course: the course.
+        ways_around: options that do without some day's code.
+        package: of the track whose code runs.
 
     Raises:
         CourseError: instead of a stub's NotImplementedError.
@@ -48,21 +57,22 @@ def explain_stubs(course: Course, ways_around: WaysAround | None = None) -> Iter
         stub = reached_stub(error)
         if stub is None:
             raise
-        raise CourseError(_advice(course, stub, ways_around or {})) from None
+        raise CourseError(_advice(course, stub, ways_around or {}, package)) from None
 
 
-def _advice(course: Course, stub: Stub, ways_around: WaysAround) -> str:
-    first = first_stub(course)
+def _advice(course: Course, stub: Stub, ways_around: WaysAround, package: str) -> str:
+    first = first_stub(course, package=package)
     if first is None:
         return f"your code is not there yet: {stub.message}"
     comes_first = "" if stub.message == first.stub_message else f"First comes {first.label}, {first.title}. "
     way = ways_around.get((stub.week, stub.day))
+    command = f"{first.test_command}{Backend.of(package).option}"
     runs_already = ""
     if way is not None and (first.week, first.day) > way.needs:
         runs_already = f". What you have runs with {way.option}"
     return (
         f"this needs code that you have not written yet ({stub.message}). {comes_first}"
-        f"Test it with: {first.test_command} (or look at the reference at work: --impl solution){runs_already}"
+        f"Test it with: {command} (or look at the reference at work: --impl solution){runs_already}"
     )
 
 
@@ -89,7 +99,9 @@ def require_written(course: Course, impl: Impl, day: tuple[int, int], needed: bo
         raise NotImplementedError(task.stub_message)
 
 
-def first_stub(course: Course, days: Collection[str] | None = None) -> Task | None:
+def first_stub(
+    course: Course, days: Collection[str] | None = None, package: str = Backend.TORCH.package
+) -> Task | None:
     """The first task of the course, or of some of its days, of which a function is still a stub, or None."""
     from coursekit.manifest import load_manifest
 
@@ -98,7 +110,7 @@ def first_stub(course: Course, days: Collection[str] | None = None) -> Task | No
         if days is not None and f"{task.week}.{task.day}" not in days:
             continue
         for ref in task.implements:
-            path = course.starter() / ref.file
+            path = starter_file(course, package, ref.file)
             if ref.file not in stubs:
                 name = path.relative_to(course.root).as_posix()
                 stubs[ref.file] = set(stubbed(read_source(path, name), name)) if path.is_file() else set()

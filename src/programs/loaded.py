@@ -10,8 +10,10 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from coursekit.backends import Backend
 from coursekit.errors import CourseError
 from coursekit.interrupts import leaving_at_once
+from coursekit.lab import prepare
 from coursekit.paths import Course
 from coursekit.running.import_path import Impl, choose_implementation
 from programs import cores
@@ -69,24 +71,34 @@ class Timing:
 
 
 @contextmanager
-def running(impl: Impl, ways_around: WaysAround | None = None) -> Iterator[Course]:
+def running(
+    impl: Impl,
+    ways_around: WaysAround | None = None,
+    backend: Backend = Backend.TORCH,
+    device: str = Device.CPU,
+) -> Iterator[Course]:
     """Choose the implementation and turn what may go wrong for its user into one-line errors.
 
     Args:
         impl: whose code runs.
         ways_around: options of the program that do without some day's code, for the advice about a stub.
+        backend: whose arrays; with MLX, ``device`` is what it uses.
+        device: where the model runs.
 
     Raises:
-        CourseError: the weights can't be had, a parameter is out of range, or a stub was reached.
+        CourseError: MLX or its device isn't there, the weights can't be had, a parameter is out of range, or a stub
+            was reached.
     """
     course = Course.find()
-    choose_implementation(course, impl)
+    choose_implementation(course, impl, backend)
+    if backend is Backend.MLX:
+        prepare(backend, device)
     starting = "starting; the first time after an installation takes longer"
     with leaving_at_once(), waiting(starting, only_in_terminal=True):
         from tiny_llm.weights import WeightsError
 
     try:
-        with explain_stubs(course, ways_around):
+        with explain_stubs(course, ways_around, backend.package):
             yield course
     except WeightsError as error:
         raise CourseError(str(error)) from None

@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from coursekit.backends import Backend
 from coursekit.checking.memory import held_bytes
+from coursekit.errors import CourseError
 from coursekit.running.import_path import Impl
 from programs import options
 from programs.cores import warm_up
@@ -40,6 +42,7 @@ def main(
     prompt: Annotated[str, typer.Option(callback=options.not_empty, help="What to ask the model.")],
     raw: options.RawOption = False,
     impl: options.ImplOption = Impl.LEARNER,
+    backend: options.BackendOption = Backend.TORCH,
     model: options.ModelOption = "smollm2-135m",
     dtype: options.DtypeOption = options.Dtype.FLOAT32,
     device: options.DeviceOption = options.Device.CPU,
@@ -60,7 +63,9 @@ def main(
     console = Console(stderr=True, highlight=False)
     source = choose_source(context, Source(model, dtype, device, bits, matmul, attention), fast)
     cache = options.Cache.PAGED if fast else cache
-    with running(impl, WAYS_AROUND) as course:
+    if backend is Backend.MLX:
+        _check_mlx(context)
+    with running(impl, WAYS_AROUND, backend, device) as course:
         sample = make_sampler(
             temperature=temperature,
             top_k=top_k,
@@ -84,6 +89,20 @@ def main(
         finally:
             if timing.arrivals:
                 console.print(f"\n[dim]{_summary(len(ids), timing)} · {_size(loaded)}[/dim]")
+
+
+def _check_mlx(context: typer.Context) -> None:
+    """Refuse the options that ask for what MLX doesn't have.
+
+    Raises:
+        CourseError: one of them is given.
+    """
+    chosen = context.params
+    if chosen["cache"] not in (options.Cache.NONE, options.Cache.FULL):
+        raise CourseError(f"--backend mlx has no --cache {chosen['cache']}: choose none or full")
+    for name, usual in (("fast", False), ("attention", "auto"), ("matmul", "auto")):
+        if chosen[name] != usual:
+            raise CourseError(f"--backend mlx has no --{name}: leave it out")
 
 
 def _stream(tokens: Iterator[int], loaded: LoadedModel, timing: Timing) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from coursekit.backends import Device
+from coursekit.backends import Backend, Device
 from coursekit.running.import_path import Impl
 
 
@@ -99,6 +99,9 @@ def only_4(bits: int | None) -> int | None:
 
 
 ImplOption = Annotated[Impl, typer.Option(help="Whose code runs: yours, or the reference.")]
+BackendOption = Annotated[
+    Backend, typer.Option(help="Whose arrays: those of torch, or those of MLX, as far as its track goes.")
+]
 ModelOption = Annotated[
     str,
     typer.Option(

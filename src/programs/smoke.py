@@ -12,9 +12,13 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from coursekit.backends import Backend
+from coursekit.errors import CourseError
+from coursekit.manifest import load_manifest
 from coursekit.paths import Course
 from coursekit.running.import_path import Impl
 from coursekit.running.stubs import reached_stub
+from coursekit.tracks import covers, track_refusal
 from programs import options
 from programs.golden import (
     GoldenDocuments,
@@ -63,18 +67,19 @@ def smoke(
     impl: options.ImplOption = Impl.LEARNER,
     device: options.DeviceOption = options.Device.CPU,
     attention: options.AttentionOption = options.Attention.AUTO,
+    backend: options.BackendOption = Backend.TORCH,
 ) -> None:
     """Run the engine's stages on the golden prompts: the same tokens, and how fast each stage is.
 
     Stages that the learner has not come to are left out, unless one is asked for by name. --attention is for the
-    stage "kernel".
+    stage "kernel". With --backend mlx the stages are those of the days that the MLX track covers.
 
     Exit code 1 when a stage parts from the golden tokens.
     """
-    stages = find_stages(stage)
+    stages = _of_track(find_stages(stage), backend)
     console = Console(highlight=False)
     limits = replace(LIMITS, attention=attention)
-    with running(impl) as course:
+    with running(impl, backend=backend, device=device) as course:
         golden = load_golden(course, MODEL)
         loaded = load(MODEL, "float32", device)
         documents = load_golden_documents(course, MODEL)
@@ -87,9 +92,27 @@ def smoke(
                 f"[red]{run.stage.name}[/red], prompt {prompt.prompt!r}: {_explain(loaded, parting)}"
             )
     if missing:
-        console.print(f"\n{_what_comes_next(course, missing[0])}", soft_wrap=True)
+        console.print(f"\n{_what_comes_next(course, missing[0], backend)}", soft_wrap=True)
     if any(run.partings for run in runs):
         raise typer.Exit(1)
+
+
+def _of_track(stages: Sequence[Stage], backend: Backend) -> tuple[Stage, ...]:
+    """The stages of days that the track covers.
+
+    Raises:
+        CourseError: there is none.
+    """
+    course = Course.find()
+    manifest = load_manifest(course)
+    covered = tuple(
+        stage
+        for stage in stages
+        if covers(course, backend.package, manifest.lesson(f"{stage.day[0]}.{stage.day[1]}"))
+    )
+    if not covered:
+        raise CourseError(track_refusal(course, backend.package, manifest))
+    return covered
 
 
 def _require(course: Course, impl: Impl, stage: Stage) -> None:
@@ -230,11 +253,12 @@ def _explain(loaded: LoadedModel, parting: Parting) -> str:
     return f"token {parting.index + 1} is {actual!r} ({parting.actual}), should be {expected!r} ({parting.expected})"
 
 
-def _what_comes_next(course: Course, stage: Stage) -> str:
+def _what_comes_next(course: Course, stage: Stage, backend: Backend) -> str:
     """Which day the next stage belongs to, and the first task that is missing."""
     week, day = stage.day
     comes = f"{stage.number} {stage.name} comes with Day {week}.{day}."
-    task = first_stub(course)
+    task = first_stub(course, package=backend.package)
     if task is None:
         return comes
-    return f"{comes} Next: {task.label}, {task.title}. Test it with: {task.test_command}"
+    command = f"{task.test_command}{backend.option}"
+    return f"{comes} Next: {task.label}, {task.title}. Test it with: {command}"

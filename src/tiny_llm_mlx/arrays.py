@@ -17,7 +17,7 @@ Tensor = mx.array
 
 def token_array(ids: Sequence[int] | Sequence[Sequence[int]], like: mx.array) -> mx.array:
     """Token ids as integers, [L] or [B, L]; ``like`` is there so that both packages are called alike."""
-    return mx.array(ids, dtype=mx.int32)
+    return mx.array(list(ids), dtype=mx.int32)
 
 
 def empty(shape: Sequence[int], like: mx.array) -> mx.array:

@@ -124,7 +124,7 @@ class Sampler:
         params = self.params
         logits = apply_repetition_penalty(logits, token_ids, params.repetition_penalty)
         if params.temperature == 0:
-            return greedy(logits)
+            return greedy(logits)  # type: ignore[arg-type]  # it serves both tracks
         logits = apply_temperature(logits, params.temperature)
         logits = keep_top_k(logits, params.top_k)
         logits = keep_top_p(logits, params.top_p)

@@ -18,7 +18,11 @@ from coursekit.paths import Course
 def run_python(course, code, *folders):
     """Run `code` in a fresh interpreter that finds the packages in `folders` first."""
     path = os.pathsep.join(str(folder) for folder in folders)
-    environment = os.environ | {"PYTHONPATH": path, "TINY_LLM_ROOT": str(course.root)}
+    environment = os.environ | {
+        "PYTHONPATH": path,
+        "TINY_LLM_ROOT": str(course.root),
+        "TINY_LLM_BACKEND": "mlx",
+    }
     return subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=60
     )
@@ -37,7 +41,7 @@ def test_a_view_shares_memory_with_its_storage_and_a_copy_does_not(lab):
     assert not lab.shares_memory(storage, storage[:, :0])
 
 
-def test_modules_are_imported_when_touched_and_borrowed_where_the_track_has_none(tmp_path):
+def test_modules_are_imported_when_touched_from_the_mlx_package_where_it_has_them(tmp_path):
     course = make_course(tmp_path)
     solve(course, "2.1", package="tiny_llm_mlx")
     write(course.solution() / "paged" / "__init__.py", "SIZE = 16\n")
@@ -45,15 +49,16 @@ def test_modules_are_imported_when_touched_and_borrowed_where_the_track_has_none
     write(course.starter() / "paged" / "pool.py", "def pages(): return 3\n")
     code = (
         "import sys\n"
+        "from pathlib import Path\n"
         "from coursekit.lab import Lab\n"
         "lab = Lab('mlx')\n"
         "assert not any(name.startswith('tiny_llm') for name in sys.modules)\n"
-        "print(lab.counting.__name__, list(lab.counting.count_up(3)))\n"
-        "print(lab.shapes.__name__, lab.paged.SIZE, lab.paged.pool.pages())\n"
+        "print(Path(lab.counting.__file__).parent.name, list(lab.counting.count_up(3)))\n"
+        "print(Path(lab.shapes.__file__).parent.name, lab.paged.SIZE, lab.paged.pool.pages())\n"
     )
     pytest.importorskip("mlx.core", reason="MLX is not installed")
     ran = run_python(course, code, course.starter().parent)
-    assert ran.stdout.splitlines() == ["tiny_llm_mlx.counting [1, 2, 3]", "tiny_llm.shapes 16 3"], ran.stderr
+    assert ran.stdout.splitlines() == ["tiny_llm_mlx [1, 2, 3]", "tiny_llm 16 3"], ran.stderr
 
 
 def test_a_learners_lost_mlx_file_is_not_replaced_by_the_torch_one(tmp_path):

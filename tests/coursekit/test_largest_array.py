@@ -109,5 +109,24 @@ def test_an_error_in_the_function_is_passed_on_and_the_watch_ends():
 
 def test_mlx_says_that_it_cannot_count():
     pytest.importorskip("mlx.core", reason="MLX is not installed")
-    with pytest.raises(CourseError, match=r"get_peak_memory"):
+    with pytest.raises(CourseError, match=r"peak_bytes"):
         Lab("mlx").largest_array(lambda: None)
+
+
+def test_mlx_tells_its_peak_of_memory_and_the_result():
+    mx = pytest.importorskip("mlx.core", reason="MLX is not installed")
+    row = mx.ones((1000,))
+    result, used = Lab("mlx").peak_bytes(lambda x, times: (x[:, None] * x).sum() * times, row, times=2.0)
+    assert result.item() == 2e6
+    assert 4_000_000 <= used < 4_200_000, used
+
+
+def test_what_mlx_has_before_the_call_is_not_counted():
+    mx = pytest.importorskip("mlx.core", reason="MLX is not installed")
+    large = mx.ones((1000, 1000))
+    assert Lab("mlx").peak_bytes(lambda x: x[0] + 1, large)[1] < 100_000
+
+
+def test_torch_says_that_it_tells_no_peak():
+    with pytest.raises(CourseError, match=r"largest_array"):
+        Lab("torch").peak_bytes(lambda: None)

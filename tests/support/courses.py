@@ -12,6 +12,8 @@ from coursekit.editing.assembly import assemble
 from coursekit.manifest import load_manifest
 from coursekit.paths import Course
 
+REAL = Path(__file__).parents[2] / "solutions" / "tiny_llm"
+
 SHAPES = '''"""Areas and perimeters."""
 
 from __future__ import annotations
@@ -183,7 +185,7 @@ def make_course(folder: Path) -> Course:
     """Write the tiny course into `folder`, starter included; the learner has done nothing yet."""
     course = Course(folder)
     write(folder / "pyproject.toml", '[project]\nname = "tiny-course"\nversion = "0"\n')
-    write_solution(course, "__init__.py", "")
+    write_solution(course, "__init__.py", (REAL / "__init__.py").read_text(encoding="utf-8"))
     write_solution(course, "shapes.py", SHAPES)
     write_solution(course, "counting.py", COUNTING)
     write_solution(course, "__init__.py", "", "tiny_llm_mlx")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tiny_llm import sampler
+from tiny_llm import sampling_params
 from tiny_llm.scheduling.levels import HIGHEST
 
 MOST_COMPLETIONS = 128
@@ -15,7 +15,7 @@ MOST_LOGPROBS = 20
 
 
 @dataclass(frozen=True)
-class SamplingParams(sampler.SamplingParams):
+class SamplingParams(sampling_params.SamplingParams):
     """The settings of one request: those of Day 1.7, how the answer ends, and how the request is served.
 
     Raises:
@@ -43,7 +43,7 @@ class SamplingParams(sampler.SamplingParams):
         super().__post_init__()
         for name in ("presence_penalty", "frequency_penalty"):
             value = getattr(self, name)
-            self._require(name, sampler._is_number(value) and -2 <= value <= 2, "a number from -2 to 2")
+            self._require(name, sampling_params._is_number(value) and -2 <= value <= 2, "a number from -2 to 2")
         self._require(
             "max_tokens", self.max_tokens is None or self._whole(self.max_tokens, 1), "1 or more, or None"
         )
