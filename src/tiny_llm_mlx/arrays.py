@@ -37,4 +37,3 @@ def split(array: mx.array, sizes: Sequence[int], axis: int) -> tuple[mx.array, .
 
 def device_of(array: mx.array) -> None:
     """None: MLX's memory is one for all devices, and an array belongs to none."""
-    return None

@@ -72,6 +72,14 @@ def test_a_seed_draws_the_same_raw_continuation_twice() -> None:
     assert first.stdout != "Once upon a\n"
 
 
+def test_with_mlx_the_answer_is_the_same() -> None:
+    pytest.importorskip("mlx.core", reason="MLX is not installed")
+    ask = ("main", "--impl", "solution", "--prompt", "What is the capital of France?", "--max-tokens", "6")
+    plain, mlx = run(*ask), run(*ask, "--backend", "mlx")
+    assert mlx.returncode == 0, mlx.stderr
+    assert mlx.stdout == plain.stdout != ""
+
+
 def test_a_repetition_penalty_changes_the_answer() -> None:
     ask = ("main", "--impl", "solution", "--raw", "--prompt", "One two one two one", "--max-tokens", "4")
     plain, penalized = run(*ask), run(*ask, "--repetition-penalty", "100")
@@ -98,6 +106,30 @@ def test_a_repetition_penalty_changes_the_answer() -> None:
         (
             (*PAGED, "--attention", "cpu", "--dtype", "float16"),
             "the cpu way to attend takes float32 and bfloat16 on the CPU, not float16",
+        ),
+        (
+            ("main", "--impl", "solution", "--prompt", "x", "--backend", "mlx", "--cache", "paged"),
+            "--backend mlx has no --cache paged: choose none or full",
+        ),
+        (
+            ("main", "--prompt", "x", "--backend", "mlx", "--fast"),
+            "--backend mlx has no --fast: leave it out",
+        ),
+        (
+            ("main", "--prompt", "x", "--backend", "mlx", "--attention", "cpu"),
+            "--backend mlx has no --attention: leave it out",
+        ),
+        (
+            ("main", "--prompt", "x", "--backend", "mlx", "--matmul", "kernel"),
+            "--backend mlx has no --matmul: leave it out",
+        ),
+        (
+            ("main", "--prompt", "x", "--backend", "mlx", "--device", "cuda"),
+            "--backend mlx runs with --device cpu",
+        ),
+        (
+            ("smoke", "--backend", "mlx", "--stage", "paged"),
+            "the MLX track covers days 1.1–2.2, 2.4, 2.6–2.7",
         ),
         (("smoke", "--stage", "warp"), "there is no stage 'warp'; there are: recompute, cached"),
         (

@@ -43,7 +43,9 @@ class SamplingParams(sampling_params.SamplingParams):
         super().__post_init__()
         for name in ("presence_penalty", "frequency_penalty"):
             value = getattr(self, name)
-            self._require(name, sampling_params._is_number(value) and -2 <= value <= 2, "a number from -2 to 2")
+            self._require(
+                name, sampling_params._is_number(value) and -2 <= value <= 2, "a number from -2 to 2"
+            )
         self._require(
             "max_tokens", self.max_tokens is None or self._whole(self.max_tokens, 1), "1 or more, or None"
         )

@@ -28,11 +28,11 @@ from tiny_llm.loading.convert import convert_to_4_bits
 from tiny_llm.loading.errors import WeightsError
 from tiny_llm.loading.layout import layout, shape
 from tiny_llm.loading.locate import DEFAULT_MODEL, locate
+from tiny_llm.loading.models import check_positions
 from tiny_llm.loading.quantized import is_quantized
 from tiny_llm.loading.sources import TensorSource, open_source
 from tiny_llm.model import Transformer
 from tiny_llm.quantize import QuantizedTensor
-from tiny_llm.loading.models import check_positions
 
 _TABLES = ("embedding", "head")
 
