@@ -17,12 +17,12 @@ from coursekit import arrays
 from coursekit.backends import Backend
 from coursekit.errors import CourseError
 from coursekit.lab import Lab
+from coursekit.machine import THREAD_VARIABLES
 from coursekit.paths import Course
 from grading.link.end import End
 from grading.link.lanes import Gone
 from grading.link.operations import Granted
 from grading.link.remote import Remote, StandsFor
-from grading.running.machine import THREADS
 from grading.sandbox.bytecode import bytecode_places, bytecode_variables
 from grading.sandbox.confined import Confined
 from grading.sandbox.isolation import Isolation
@@ -179,7 +179,7 @@ def worker_variables(scratch: Path, tools: Path) -> dict[str, str]:
     It imports from ``tools``, which has nothing but links to our parts: Python lists a folder to import from it, and
     the one in which they lie holds more than the worker may see.
     """
-    threads = {name: os.environ[name] for name in THREADS if name in os.environ}
+    threads = {name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ}
     return (
         threads
         | bytecode_variables()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -23,9 +23,8 @@ from grading.handing_in.packing import pack, require_ours
 from grading.handing_in.printing import show_obstacles, show_tasks
 from grading.handing_in.work import Work, collect
 from grading.judging import Judged, judge
+from grading.running.rules import Judge
 from grading.sandbox.limits_only import LimitsOnly
-
-Judge = Callable[[Course, Path, Sequence[Lesson], str, Backend, bool], Judged]
 
 DEFAULT = "submission.zip"
 SEED = "submit"

@@ -16,9 +16,10 @@ from courses import make_course
 from notebook_texts import AREA, make, write_text
 
 from authoring.notebooks import executing
-from authoring.notebooks.executing import THREADS, execute_all
+from authoring.notebooks.executing import execute_all
 from authoring.notebooks.making import make_notebook
 from coursekit.errors import CourseError
+from coursekit.machine import THREAD_VARIABLES
 from coursekit.paths import ROOT_VARIABLE, Course
 from notebooks import settings
 from notebooks.copies import notebook_of
@@ -132,7 +133,7 @@ def test_no_more_than_asked_for_run_at_the_same_time_and_they_share_the_cores(
     most: list[int] = []
 
     async def execute(book: Any, environment: dict[str, str]) -> Any:
-        assert {environment[name] for name in THREADS} == {threads}
+        assert {environment[name] for name in THREAD_VARIABLES} == {threads}
         assert environment["TRITON_INTERPRET"] == environment[settings.PLAIN] == "1"
         assert environment[settings.IMPL] == "solution"
         assert environment[ROOT_VARIABLE] == str(course.root)

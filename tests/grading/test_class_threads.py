@@ -12,10 +12,11 @@ from class_folders import COUNTING, as_folder
 from confinement import EVERY, run, usable
 from courses import make_course
 
+from coursekit.machine import THREAD_VARIABLES
 from grading.remote_lab import worker_variables
 from grading.running import machine
 from grading.running.asking import Asked, run_grade
-from grading.running.machine import THREADS, threads_of_each
+from grading.running.machine import threads_of_each
 from grading.sandbox.bytecode import bytecode_places, bytecode_variables
 from grading.sandbox.isolation import Isolation
 
@@ -23,19 +24,19 @@ from grading.sandbox.isolation import Isolation
 @pytest.fixture
 def unset(monkeypatch: pytest.MonkeyPatch) -> None:
     """An environment that says nothing about threads, on a machine with 16 cores."""
-    for name in THREADS:
+    for name in THREAD_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(16)), raising=False)
 
 
 @pytest.mark.parametrize(("at_once", "threads"), [(1, 16), (3, 5), (8, 2), (9, 2), (64, 2)])
 def test_the_cores_are_shared_among_those_at_work(unset: None, at_once: int, threads: int) -> None:
-    assert threads_of_each(at_once) == dict.fromkeys(THREADS, str(threads))
+    assert threads_of_each(at_once) == dict.fromkeys(THREAD_VARIABLES, str(threads))
 
 
 def test_what_the_environment_says_about_threads_stays(unset: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "11")
-    assert threads_of_each(4) == dict.fromkeys(THREADS, "4") | {"OMP_NUM_THREADS": "11"}
+    assert threads_of_each(4) == dict.fromkeys(THREAD_VARIABLES, "4") | {"OMP_NUM_THREADS": "11"}
 
 
 @pytest.mark.parametrize(("gigabytes", "jobs"), [(20, 3), (64, 8)])
@@ -62,7 +63,7 @@ def test_a_judge_and_its_worker_are_told_how_many_threads_they_may_have(
     (trace,) = (tmp_path / "trace").glob("threads-*")
     told = dict(line.split("=") for line in trace.read_text(encoding="utf-8").splitlines())
     assert told["OMP_NUM_THREADS"] == "3"
-    assert set(told) == set(THREADS)
+    assert set(told) == set(THREAD_VARIABLES)
     for name, value in told.items():
         monkeypatch.setenv(name, value)
     assert told.items() <= worker_variables(tmp_path, tmp_path).items()

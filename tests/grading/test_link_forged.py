@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -182,3 +183,17 @@ def test_a_long_text_about_an_object_is_cut_where_it_is():
 
     with linked(SimpleNamespace(long=Long())) as (there, _):
         assert len(repr(there.long)) == len(str(there.long)) == LONGEST_TEXT
+
+
+def test_a_message_over_which_unpacking_stumbles_is_an_error_and_the_link_goes_on(monkeypatch):
+    with linked(SimpleNamespace(value=3, other=4)) as (there, end):
+        true = end._lanes._side
+
+        def stumble(data: bytes) -> Any:
+            monkeypatch.setattr(end._lanes, "_side", true)
+            raise TypeError("unhashable type: 'list'")
+
+        monkeypatch.setattr(end._lanes, "_side", replace(true, unpack=stumble))
+        with pytest.raises(WireError, match="a message can't be unpacked: TypeError: unhashable"):
+            _ = there.value
+        assert there.other == 4

@@ -18,12 +18,12 @@ from typing import NoReturn
 from coursekit.backends import Backend
 from coursekit.errors import CourseError
 from coursekit.lessons.outline import functions, parse, stubbed
+from coursekit.machine import THREAD_VARIABLES
 from coursekit.manifest import Lesson, Task
 from coursekit.paths import Course
 from coursekit.running.results import Report, Result
 from coursekit.task_state import TaskState
 from grading.judging import Judged
-from grading.running.machine import THREADS
 from grading.sandbox.limits_only import LimitsOnly
 from grading.sandbox.tree import parse_stat
 
@@ -80,7 +80,7 @@ def by_threads(
     without_isolation: bool = False,
 ) -> Judged:
     """Tells how many threads its environment allows, too."""
-    leave_trace("threads", "\n".join(f"{name}={os.environ[name]}" for name in THREADS))
+    leave_trace("threads", "\n".join(f"{name}={os.environ[name]}" for name in THREAD_VARIABLES))
     return by_stubs(course, package, lessons, seed, backend, without_isolation)
 
 

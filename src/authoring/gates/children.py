@@ -15,15 +15,10 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import NoReturn
 
+from coursekit.machine import THREAD_VARIABLES
+
 # One core for each child: the cores are shared out by running several children.
-ONE_THREAD = {
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "NUMBA_NUM_THREADS": "1",
-    "RAYON_NUM_THREADS": "1",
-    "TOKENIZERS_PARALLELISM": "false",
-}
+ONE_THREAD = {**dict.fromkeys(THREAD_VARIABLES, "1"), "TOKENIZERS_PARALLELISM": "false"}
 # Windows has no fork, and the frameworks of macOS forbid it.
 METHOD = "spawn" if sys.platform in ("win32", "darwin") else "forkserver"
 # The fork server's socket has a name of some 32 letters in the temporary folder; its whole path may have 107 bytes.

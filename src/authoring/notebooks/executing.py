@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from coursekit.errors import CourseError
-from coursekit.machine import cores
+from coursekit.machine import THREAD_VARIABLES, cores
 from coursekit.paths import ROOT_VARIABLE, Course
 from coursekit.running.import_path import Impl
 from notebooks import settings
 
 CELL_SECONDS = 240
 _COLOR = re.compile(r"\x1b\[[\d;]*m")
-THREADS = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "RAYON_NUM_THREADS")
 
 
 def execute_all(
@@ -124,4 +123,4 @@ def _environment(course: Course, short: bool, threads: int) -> dict[str, str]:
         "TRITON_INTERPRET": "1",
         "OMP_WAIT_POLICY": "PASSIVE",
     }
-    return {**os.environ, **dict.fromkeys(THREADS, str(threads)), **ours}
+    return {**os.environ, **dict.fromkeys(THREAD_VARIABLES, str(threads)), **ours}

@@ -29,6 +29,7 @@ from benchmarks.progress import run_showing
 from benchmarks.report import name_of
 from coursekit.files import write_files, write_text
 from coursekit.interrupts import leaving_when_terminated
+from coursekit.machine import THREAD_VARIABLES
 from coursekit.paths import Course
 from coursekit.running.import_path import Impl
 from programs import options
@@ -50,7 +51,6 @@ class OwnForm(StrEnum):
     FLOAT16 = "float16"
 
 
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "DO_NOT_TRACK": "1"}
 """The model is here: nothing is to be asked for, or told, on the network."""
 

@@ -5,17 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from coursekit.machine import cores
+from coursekit.machine import THREAD_VARIABLES, cores
 
 MEMORY_FILE = Path("/proc/meminfo")
 """Linux's."""
 MEMORY_OF_ONE = 3 << 30
 """Bytes: the tests and the learner's code each have torch, and often a model, in memory."""
-THREADS = (
-    *("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"),
-    *("NUMBA_NUM_THREADS", "RAYON_NUM_THREADS"),
-)
-"""The environment variables that tell torch, NumPy, Numba and the tokenizers how many threads to take."""
 LEAST_THREADS = 2
 """With a single one, a mistake in how threads share their work would not show."""
 
@@ -29,7 +24,7 @@ def threads_of_each(at_once: int) -> dict[str, str]:
     """Environment variables that share the cores among so many submissions: else each takes all of them, and they
     wait for one another. What the environment says already is not changed."""
     threads = max(LEAST_THREADS, cores() // at_once)
-    return {name: os.environ.get(name, str(threads)) for name in THREADS}
+    return {name: os.environ.get(name, str(threads)) for name in THREAD_VARIABLES}
 
 
 def _free_memory() -> int:
