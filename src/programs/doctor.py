@@ -14,8 +14,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from coursekit.backends import Backend
+from coursekit.manifest import load_manifest
 from coursekit.paths import Course
 from coursekit.running.import_path import Impl, choose_implementation
+from coursekit.tracks import covered, name_days
 
 if TYPE_CHECKING:
     from tiny_llm.fast.measuring import Figures
@@ -119,8 +122,11 @@ def _mlx() -> Iterator[Finding]:
         return
     from importlib.metadata import version
 
+    course = Course.find()
+    manifest = load_manifest(course)
+    days = name_days(covered(course, Backend.MLX.package, manifest), manifest)
     where = "Apple GPU" if sys.platform == "darwin" else "CPU"
-    yield Finding("MLX", f"{version('mlx')} on the {where} (--backend mlx, Days 1.1 to 1.4)")
+    yield Finding("MLX", f"{version('mlx')} on the {where} (--backend mlx, Days {days})")
 
 
 def _model() -> Iterator[Finding]:
