@@ -142,16 +142,13 @@ class Sampler:
             logits: [V], any float dtype, any device; left as it is. All arithmetic is float64, on the CPU.
             token_ids: prompt and output so far; left as they are.
         """
-        with mx.stream(mx.cpu):  # no GPU of Apple's has float64
-            return self._choose(logits.astype(mx.float64), token_ids)
-
-    def _choose(self, logits: mx.array, token_ids: Sequence[int]) -> int:
         params = self.params
-        logits = apply_repetition_penalty(logits, token_ids, params.repetition_penalty)
-        if params.temperature == 0:
-            return greedy(logits)  # type: ignore[arg-type]  # it serves both tracks
-        logits = apply_temperature(logits, params.temperature)
-        logits = keep_top_k(logits, params.top_k)
-        logits = keep_top_p(logits, params.top_p)
-        logits = keep_min_p(logits, params.min_p)
-        return draw(logits, self.random.random())
+        with mx.stream(mx.cpu):  # no GPU of Apple's has float64
+            logits = apply_repetition_penalty(logits.astype(mx.float64), token_ids, params.repetition_penalty)
+            if params.temperature == 0:
+                return greedy(logits)  # type: ignore[arg-type]  # it serves both tracks
+            logits = apply_temperature(logits, params.temperature)
+            logits = keep_top_k(logits, params.top_k)
+            logits = keep_top_p(logits, params.top_p)
+            logits = keep_min_p(logits, params.min_p)
+            return draw(logits, self.random.random())

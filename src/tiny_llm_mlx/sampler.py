@@ -119,14 +119,3 @@ class Sampler:
             token_ids: prompt and output so far; left as they are.
         """
         raise NotImplementedError("Week 1 Day 7 Task 4: Draw")
-
-    def _choose(self, logits: mx.array, token_ids: Sequence[int]) -> int:
-        params = self.params
-        logits = apply_repetition_penalty(logits, token_ids, params.repetition_penalty)
-        if params.temperature == 0:
-            return greedy(logits)  # type: ignore[arg-type]  # it serves both tracks
-        logits = apply_temperature(logits, params.temperature)
-        logits = keep_top_k(logits, params.top_k)
-        logits = keep_top_p(logits, params.top_p)
-        logits = keep_min_p(logits, params.min_p)
-        return draw(logits, self.random.random())
