@@ -470,8 +470,8 @@ def check_peak(lab: Any, arrays: list[Any], options: dict[str, Any], query: int,
     allowed = 4 * (4 * query + 10 * tile)
     assert used <= allowed, (
         f"{used} bytes were in use at the peak; the query has {4 * query}, the scores of a tile {4 * tile}: "
-        f"{allowed} would do. Either an array is larger than a tile, or the tiles of all queries are computed only at "
-        "the end (mx.eval computes one)"
+        f"{allowed} would do. Either an array is larger than a tile, or the tiles of all queries are computed only "
+        "at the end (mx.eval computes one)"
     )
 
 
