@@ -139,7 +139,8 @@ class Sampler:
         id), and no random number is taken.
 
         Args:
-            logits: [V], any float dtype, any device; left as it is. All arithmetic is float64, on the CPU.
+            logits: [V], any float dtype, any device; left as it is. All arithmetic is float64, on the CPU,
+                with an exp that is as exact as float32's.
             token_ids: prompt and output so far; left as they are.
         """
         params = self.params
