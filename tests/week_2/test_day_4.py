@@ -256,7 +256,7 @@ def test_task_2_what_hides_nothing_needs_no_array(lab):
 def test_task_2_the_causal_piece_is_float32_whatever_like_is(lab, dtype):
     like = lab.array(np.zeros(1), dtype)
     added = lab.flash_attention.tile_mask(None, True, slice(1, 3), slice(3, 6), 4, 6, like)
-    name = f"the mask of a tile, for a `like` in {dtype} (only its device counts)"
+    name = f"the mask of a tile, for a `like` in {dtype} (the mask is float32)"
     check(added, causal(4, 6)[1:3, 3:6], name=name, axes="L S")
 
 
@@ -465,11 +465,15 @@ def test_task_3_the_inputs_are_left_as_they_were(lab):
 
 
 def check_peak(lab: Any, arrays: list[Any], options: dict[str, Any], query: int, tile: int) -> None:
-    """Check the bytes that MLX needed: a few times the query, and a few tiles of scores and what becomes of them."""
-    _, used = lab.peak_bytes(lab.flash_attention.flash_attention, *arrays, **options)
-    allowed = 4 * (4 * query + 10 * tile)
+    """Check the bytes that MLX needed: a few times the query, and a few tiles of scores and what becomes of them.
+
+    Its threads give memory back a little later on one run than on the next: the least of some runs counts.
+    """
+    runs = (lab.peak_bytes(lab.flash_attention.flash_attention, *arrays, **options) for _ in range(3))
+    used = min(size for _, size in runs)
+    allowed = 4 * (6 * query + 12 * tile) + 2**16
     assert used <= allowed, (
-        f"{used} bytes were in use at the peak; the query has {4 * query}, the scores of a tile {4 * tile}: "
+        f"{used} bytes were in use at the peak; the query has {4 * query} bytes, the scores of a tile {4 * tile}: "
         f"{allowed} would do. Either an array is larger than a tile, or the tiles of all queries are computed only "
         "at the end (mx.eval computes one)"
     )
