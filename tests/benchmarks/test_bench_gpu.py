@@ -83,7 +83,7 @@ def test_the_command_measures_its_ladder_alone_and_says_what_to_set_beside_it(
     monkeypatch.setattr(stages, "get_tokenizer", FittingTokenizer)
     monkeypatch.setattr(command, "_text", lambda: TEXT)
     # The modules that other tests have imported stay as they are.
-    monkeypatch.setattr(loaded, "choose_implementation", lambda course, impl: None)
+    monkeypatch.setattr(loaded, "choose_implementation", lambda course, impl, backend: None)
     monkeypatch.setenv("COLUMNS", "120")
     target = tmp_path / "kept.json"
     assert execute(COMMANDS, ["bench", "--device", "cuda", "--quick", "--out", str(target)]) == 0

@@ -69,7 +69,7 @@ def run(target: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
     letters: Any = SimpleNamespace(encode=lambda text, control_tokens: [ord(each) % WORDS for each in text])
     model = tiny_model(V=WORDS, max_positions=2000)
     # The modules that other tests have imported stay as they are.
-    monkeypatch.setattr(loaded, "choose_implementation", lambda course, impl: None)
+    monkeypatch.setattr(loaded, "choose_implementation", lambda course, impl, backend: None)
     monkeypatch.setattr(command, "read_pieces", lambda tokenizer, path: pieces.read_pieces(letters, path))
     monkeypatch.setattr(command, "load", lambda *arguments, **how: SimpleNamespace(model=model))
     monkeypatch.setattr(command, "BASE", Form("float32", "float32", as_it_is))

@@ -137,7 +137,7 @@ def test_the_judge_gets_the_files_that_count_over_a_fresh_starter(course: Course
     assert backend is Backend.TORCH
     assert seed
     assert files.keys() == {"tiny_llm/__init__.py", "tiny_llm/counting.py", "tiny_llm/shapes.py"}
-    assert files["tiny_llm/__init__.py"] == b""
+    assert files["tiny_llm/__init__.py"] == (course.solution() / "__init__.py").read_bytes()
     assert b'NotImplementedError("Week 2 Day 1 Task 1' in files["tiny_llm/counting.py"]
     assert files["tiny_llm/shapes.py"].decode() == learner_text(course, "shapes.py")
     assert not judge.folders[0].exists()
