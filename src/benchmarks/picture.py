@@ -11,12 +11,13 @@ from benchmarks.ladder import Ladder
 from benchmarks.report import rows_of
 from benchmarks.rounds import Record, Samples
 from coursekit.errors import CourseError
+from coursekit.palette import COLORS, SERIES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-INK, MUTED, PAPER = "#22272e", "#66707a", "#fcfbf8"
-COLOURS = ("#2f6db5", "#c8601a", "#2c7f54")
+INK, MUTED, PAPER = (COLORS[name] for name in ("ink", "muted", "paper"))
+COLOURS = tuple(COLORS[name] for name in SERIES[:3])
 SETTINGS: Any = {
     "axes.edgecolor": MUTED,
     "axes.facecolor": PAPER,

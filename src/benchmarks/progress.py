@@ -5,27 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import Progress
+
+from coursekit.progress_bar import columns
 
 
 def run_showing(steps: Iterable[str], total: int, console: Console) -> None:
     """Go through the steps, each of which says what it is before it runs."""
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left:"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Progress(*columns(), console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=total)
         for number, what in enumerate(steps):
             bar.update(task, description=what, completed=number)

@@ -228,7 +228,7 @@ class Lanes:
             return self._side.unpack(data)
         except WireError as error:
             return error
-        except Exception as error:  # or a message of a form that nobody thought of would end the lanes
+        except Exception as error:  # or a message of an unforeseen form would end the lanes
             return WireError(f"a message can't be unpacked: {type(error).__name__}: {error}")
 
     def _exactly(self, size: int) -> bytes:

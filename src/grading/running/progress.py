@@ -5,15 +5,9 @@ from __future__ import annotations
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import Progress
 
+from coursekit.progress_bar import columns
 from grading.marks import Marks
 from grading.submissions.members import shown
 
@@ -25,17 +19,9 @@ class Watch:
     """
 
     def __init__(self, console: Console, what: str, total: int) -> None:
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("left:"),
-            TimeRemainingColumn(),
-        )
         self._console, self._total, self._count = console, total, 0
         hidden = not console.is_terminal
-        self._bar = Progress(*columns, console=console, transient=True, auto_refresh=False, disable=hidden)
+        self._bar = Progress(*columns(), console=console, transient=True, auto_refresh=False, disable=hidden)
         self._task = self._bar.add_task(what, total=total)
 
     def __enter__(self) -> Watch:
