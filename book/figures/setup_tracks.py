@@ -28,7 +28,7 @@ def _own(ax: Axes, x: float, folder: str, when: str, color: str) -> None:
     """One framework's modules: `arrays` at the seam, the others below it."""
     label(ax, x, 0.17, folder, align="left", bold=True, size=8.5)
     label(ax, x + 3.1, 0.17, when, align="right", size=8.5, color="muted")
-    box(ax, x, 1.46, 3.1, 0.34, "arrays: token_array, empty, zeros, split, …", color="red", size=8)
+    box(ax, x, 1.46, 3.1, 0.34, "arrays: integers, empty, zeros, split, …", color="red", size=8)
     for index, name in enumerate(OWN):
         column, row = index % 2, index // 2
         box(ax, x + column * 1.6, 1.06 - row * 0.36, 1.5, 0.3, name, color=color, size=7.5, mono=True)

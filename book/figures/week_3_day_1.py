@@ -9,7 +9,8 @@ from style import COLORS, PALE, arrow, diagram, label, new_figure, save
 
 from tiny_llm.batch import batch_generate
 from tiny_llm.paged.allocator import NULL_PAGE, PageAllocator
-from tiny_llm.paged.pool import KvPool, pages_for
+from tiny_llm.paged.places import pages_for
+from tiny_llm.paged.pool import KvPool
 from tiny_llm.paged.sequence import PagedSequence
 from tiny_llm.request import Request
 

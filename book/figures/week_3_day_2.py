@@ -6,7 +6,8 @@ from matplotlib.patches import Rectangle
 from style import COLORS, PALE, arrow, diagram, label, save
 
 from tiny_llm.paged.allocator import NULL_PAGE, PageAllocator
-from tiny_llm.paged.metadata import ForwardMeta, tables_of
+from tiny_llm.paged.metadata import ForwardMeta
+from tiny_llm.paged.tables import tables_of
 from tiny_llm.paged.sequence import PagedSequence
 
 P, N = 4, 8

@@ -4,7 +4,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from style import COLORS, PALE, arrow, diagram, label, save
 
-from tiny_llm.paged.pool import pages_for, places_of
+from tiny_llm.paged.places import pages_for, places_of
 
 STARTS, HKV, GROUP, ROWS = [0, 1, 3, 6], 3, 3, 16
 WORDS = ("a decode", "a chunk", "a prompt")

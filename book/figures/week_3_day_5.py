@@ -13,7 +13,8 @@ from tiny_llm.engine_core import Step, generate_all
 from tiny_llm.paged.allocator import NULL_PAGE, PageAllocator
 from tiny_llm.paged.batch import PagedBatch
 from tiny_llm.paged.model_runner import ModelRunner
-from tiny_llm.paged.pool import KvPool, pages_for
+from tiny_llm.paged.places import pages_for
+from tiny_llm.paged.pool import KvPool
 from tiny_llm.ragged.banker import Banker
 from tiny_llm.ragged.decode_state import DecodeState
 from tiny_llm.request import Request

@@ -10,12 +10,27 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-__all__ = ["Tensor", "device_of", "empty", "split", "token_array", "zeros"]
+__all__ = [
+    "Tensor",
+    "concatenate",
+    "device_of",
+    "empty",
+    "evaluate",
+    "host_array",
+    "integers",
+    "split",
+    "zeros",
+]
 
 
-def token_array(ids: Sequence[int] | Sequence[Sequence[int]], like: Tensor) -> Tensor:
-    """Token ids as integers, [L] or [B, L], on the device of ``like``."""
-    return torch.tensor(ids, dtype=torch.int64, device=like.device)
+def integers(numbers: Sequence[int] | Sequence[Sequence[int]], like: Tensor) -> Tensor:
+    """Whole numbers, such as token ids or places: int64, [n] or [m, n], on the device of ``like``."""
+    return torch.tensor(numbers, dtype=torch.int64, device=like.device)
+
+
+def host_array(numbers: Sequence[int] | Sequence[Sequence[int]]) -> Tensor:
+    """Whole numbers, int32 [n] or [m, n], that code on the host reads and writes."""
+    return torch.tensor(numbers, dtype=torch.int32)
 
 
 def empty(shape: Sequence[int], like: Tensor) -> Tensor:
@@ -33,6 +48,15 @@ def split(array: Tensor, sizes: Sequence[int], axis: int) -> tuple[Tensor, ...]:
     return array.split(list(sizes), dim=axis)
 
 
+def concatenate(arrays: Sequence[Tensor]) -> Tensor:
+    """Some arrays, at least one, as one: joined along their first axis."""
+    return torch.cat(list(arrays))
+
+
 def device_of(array: Tensor) -> torch.device:
     """Where the array lies."""
     return array.device
+
+
+def evaluate(array: Tensor) -> None:
+    """Nothing to do: torch has computed the array, or has begun to. MLX computes only when it is asked."""

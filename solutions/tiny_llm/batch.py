@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from tiny_llm.arrays import token_array
+from tiny_llm.arrays import evaluate, integers
 from tiny_llm.kv_cache import FullKvCache
 from tiny_llm.model import Transformer
 from tiny_llm.request import Request
@@ -48,8 +48,9 @@ class Prefill:
             whether this was the last chunk.
         """
         chunk = self.next_chunk(chunk_size)
-        tokens = token_array([self.request.token_ids[chunk]], like=self.model.embedding.weight)
+        tokens = integers([self.request.token_ids[chunk]], like=self.model.embedding.weight)
         hidden = self.model.hidden(tokens, chunk, self.caches)
+        evaluate(hidden)  # also if it isn't the last chunk
         self.computed = chunk.stop
         done = chunk.stop == len(self.request.token_ids)
         if done:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 
-from tiny_llm.arrays import Tensor, token_array
+from tiny_llm.arrays import Tensor, integers
 from tiny_llm.kv_cache import FullKvCache, LayerCache
 from tiny_llm.model import Transformer
 from tiny_llm.tokenizer import Tokenizer
@@ -55,7 +55,7 @@ def generate_recompute(
         raise ValueError(f"a prompt needs 1 to {limit - 1} tokens; this one has {len(ids)}")
     weight = model.embedding.weight
     for _ in range(min(max_tokens, limit - len(ids))):
-        hidden = model.hidden(token_array([ids], like=weight), slice(0, len(ids)))
+        hidden = model.hidden(integers([ids], like=weight), slice(0, len(ids)))
         token = sample(model.logits(hidden[0, -1]), ids)
         ids.append(token)
         yield token
@@ -98,7 +98,7 @@ def generate(
     caches = [make_cache() for _ in range(model.config.num_layers)]
     known = 0  # tokens that the caches hold
     for _ in range(min(max_tokens, limit - len(ids))):
-        new = token_array([ids[known:]], like=weight)
+        new = integers([ids[known:]], like=weight)
         hidden = model.hidden(new, slice(known, len(ids)), caches)
         known = len(ids)
         token = sample(model.logits(hidden[0, -1]), ids)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from tiny_llm.arrays import Tensor, token_array
+from tiny_llm.arrays import Tensor, integers
 from tiny_llm.generate import greedy
 from tiny_llm.kv_cache import BatchingKvCache, FullKvCache
 from tiny_llm.model import Transformer
@@ -54,10 +54,10 @@ class Batch:
             slice(0, 1) if token is None else slice(position, position + 1)
             for token, position in zip(tokens, positions, strict=True)
         ]
-        new = token_array(ids, like=self.model.embedding.weight)
+        new = integers(ids, like=self.model.embedding.weight)
         hidden = self.model.hidden(new, rows, self.caches)
         busy = [slot for slot, token in enumerate(tokens) if token is not None]
-        return self.model.logits(hidden[token_array(busy, like=hidden), -1])
+        return self.model.logits(hidden[integers(busy, like=hidden), -1])
 
     @property
     def bytes_copied(self) -> int:
@@ -103,7 +103,7 @@ def prefill_slot(batch: Batch, slot: int, prompt_ids: Sequence[int]) -> int:
     """Run a whole prompt, put its caches into an idle slot, and return the greedy first token."""
     model = batch.model
     caches = [FullKvCache() for _ in range(model.config.num_layers)]
-    tokens = token_array([list(prompt_ids)], like=model.embedding.weight)
+    tokens = integers([list(prompt_ids)], like=model.embedding.weight)
     hidden = model.hidden(tokens, slice(0, len(prompt_ids)), caches)
     batch.add(slot, caches)
     return greedy(model.logits(hidden[0, -1]))

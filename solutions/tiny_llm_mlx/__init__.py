@@ -5,5 +5,25 @@ linear` then means this folder's `attention.py`. The files, functions and classe
 tests. What a module in `SHARED` needs of arrays it takes from `arrays.py`, which both packages have.
 """
 
-SHARED = ("batch", "generate", "kv_cache", "model", "request", "sampling_params", "static_batch")
+SHARED = (
+    "batch",
+    "engine_core",
+    "generate",
+    "kv_cache",
+    "model",
+    "paged.allocator",
+    "paged.batch",
+    "paged.limits",
+    "paged.model_runner",
+    "paged.paged_cache",
+    "paged.places",
+    "paged.sequence",
+    "ragged.banker",
+    "ragged.batch",
+    "ragged.decode_state",
+    "ragged.sampling_state",
+    "request",
+    "sampling_params",
+    "static_batch",
+)
 """The modules with tasks that are written once, in `tiny_llm`, and hold no array of one framework alone."""

@@ -10,14 +10,35 @@ from collections.abc import Sequence
 import mlx.core as mx
 import numpy as np
 
-__all__ = ["Tensor", "device_of", "empty", "split", "token_array", "zeros"]
+__all__ = [
+    "Tensor",
+    "concatenate",
+    "device_of",
+    "empty",
+    "evaluate",
+    "host_array",
+    "integers",
+    "split",
+    "zeros",
+]
 
 Tensor = mx.array
 
 
-def token_array(ids: Sequence[int] | Sequence[Sequence[int]], like: mx.array) -> mx.array:
-    """Token ids as integers, [L] or [B, L]; ``like`` is there so that both packages are called alike."""
-    return mx.array(list(ids), dtype=mx.int32)
+def integers(numbers: Sequence[int] | Sequence[Sequence[int]], like: mx.array) -> mx.array:
+    """Whole numbers, such as token ids or places: int32, [n] or [m, n].
+
+    ``like`` is there so that both packages are called alike.
+    """
+    return mx.array(list(numbers), dtype=mx.int32)
+
+
+def host_array(numbers: Sequence[int] | Sequence[Sequence[int]]) -> np.ndarray:
+    """Whole numbers, int32 [n] or [m, n], that code on the host reads and writes: NumPy's, not MLX's.
+
+    A write into an MLX array is one more operation to compute later; the host wants to read at once.
+    """
+    return np.array(numbers, dtype=np.int32)
 
 
 def empty(shape: Sequence[int], like: mx.array) -> mx.array:
@@ -35,5 +56,15 @@ def split(array: mx.array, sizes: Sequence[int], axis: int) -> tuple[mx.array, .
     return tuple(mx.split(array, np.cumsum(sizes)[:-1].tolist(), axis=axis))
 
 
+def concatenate(arrays: Sequence[mx.array]) -> mx.array:
+    """Some arrays, at least one, as one: joined along their first axis."""
+    return mx.concatenate(list(arrays))
+
+
 def device_of(array: mx.array) -> None:
     """None: MLX's memory is one for all devices, and an array belongs to none."""
+
+
+def evaluate(array: mx.array) -> None:
+    """Compute the array now, and all that it is made of. MLX puts off what no code has asked for."""
+    mx.eval(array)

@@ -5,6 +5,7 @@ Nothing here imports a framework that is not loaded already, except to make an a
 
 from __future__ import annotations
 
+import io
 import sys
 from typing import Any
 
@@ -107,6 +108,24 @@ def span(value: Any) -> tuple[int, int]:
         value = value.view(sys.modules["mlx.core"].uint16)
     first, end = np.lib.array_utils.byte_bounds(np.array(value, copy=False))
     return first, end
+
+
+def pending_operations(value: Any) -> int:
+    """How many operations must still be computed before an array has its numbers: 0, except with MLX, which is lazy.
+
+    Raises:
+        TypeError: ``value`` is not an array.
+    """
+    kind = framework(value)
+    if kind is None:
+        raise TypeError(f"{type(value).__name__} is not an array")
+    if isinstance(value, Elsewhere):
+        return value.answer("pending_operations")
+    if kind != "mlx":
+        return 0
+    graph = io.StringIO()  # a box for each operation
+    sys.modules["mlx.core"].export_to_dot(graph, value)
+    return graph.getvalue().count("[label")
 
 
 def make_array(values: Any, backend: str, device: str = "cpu", dtype: str | None = None) -> Any:

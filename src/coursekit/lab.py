@@ -82,6 +82,10 @@ class Lab(Modules):
         """
         return arrays.share_memory(a, b)
 
+    def pending_operations(self, value: Any) -> int:
+        """How many operations must still be computed before an array has its numbers: 0, except with MLX."""
+        return arrays.pending_operations(value)
+
     def largest_array(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> tuple[Any, int]:
         """``function(*arguments, **options)``, and the number of elements of the largest array made on the way.
 

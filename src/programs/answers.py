@@ -98,7 +98,7 @@ class BatchWatch:
             self._caches = caches
             self.batches += 1
         if caches and hasattr(caches[0], "meta"):
-            from tiny_llm.paged.pool import pages_for
+            from tiny_llm.paged.places import pages_for
 
             meta, pool = caches[0].meta, caches[0].pool
             self.pool = pool

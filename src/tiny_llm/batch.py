@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from tiny_llm.arrays import token_array
+from tiny_llm.arrays import evaluate, integers
 from tiny_llm.kv_cache import FullKvCache
 from tiny_llm.model import Transformer
 from tiny_llm.request import Request

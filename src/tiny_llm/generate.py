@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 
-from tiny_llm.arrays import Tensor, token_array
+from tiny_llm.arrays import Tensor, integers
 from tiny_llm.kv_cache import FullKvCache, LayerCache
 from tiny_llm.model import Transformer
 from tiny_llm.tokenizer import Tokenizer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from tiny_llm.arrays import Tensor, token_array
+from tiny_llm.arrays import Tensor, integers
 from tiny_llm.generate import greedy
 from tiny_llm.kv_cache import BatchingKvCache, FullKvCache
 from tiny_llm.model import Transformer

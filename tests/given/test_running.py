@@ -11,9 +11,9 @@ import torch
 from tiny_llm.engine_core import EngineCore
 from tiny_llm.paged.allocator import PageAllocator
 from tiny_llm.paged.batch import PagedBatch
-from tiny_llm.paged.metadata import tables_of
 from tiny_llm.paged.running import Running
 from tiny_llm.paged.sequence import PagedSequence
+from tiny_llm.paged.tables import tables_of
 from tiny_llm.request import Request
 
 

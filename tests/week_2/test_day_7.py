@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shared.pending import check_not_growing
 
 from coursekit import lab as door
 from coursekit.check import check, check_equal, check_raises
@@ -324,6 +325,15 @@ def test_task_2_chunks_of_any_size_give_the_logits_of_the_whole_prompt(lab):
             atol=1e-4,  # the layers' float32 rounding, which differs with the number of rows
             framework="numpy",
         )
+
+
+def test_task_2_no_chunk_is_put_off_until_the_last_one(lab):
+    """With MLX, which computes when a number is asked for; torch never has anything to put off."""
+    prefill = lab.batch.Prefill(new_request(lab, (3, 30, 12, 5, 9, 21, 7, 16), 5), tiny_model(lab))
+    put_off = []
+    while not prefill.try_prefill(2):
+        put_off.append(lab.pending_operations(prefill.caches[-1].keys))
+    check_not_growing(put_off, "the last layer's keys", "chunk of a prompt")
 
 
 # Task 3: one step

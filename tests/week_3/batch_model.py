@@ -131,7 +131,7 @@ class RaggedModel:
         """A cache for each layer, all with the same metadata."""
         assert caches is not None, "the model was run without the caches"
         assert len(caches) == LAYERS, f"{len(caches)} caches were given for {LAYERS} layers"
-        kind = self.lab.paged.attention.PagedCache
+        kind = self.lab.paged.paged_cache.PagedCache
         found = places_of(caches, kind)
         for layer, (fits, name, looks_at, meta) in enumerate(found):
             assert fits, f"layer {layer} got a {name}, not a {kind.__name__}"

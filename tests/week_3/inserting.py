@@ -10,7 +10,7 @@ from week_1.numpy_model import HKV, D
 from coursekit.check import check, check_equal
 
 from .batch_model import six_arguments
-from .pages import LAYERS, place_of, pool_of
+from .pages import LAYERS, as_one, place_of, pool_of
 from .ragged import RaggedStep
 
 
@@ -53,13 +53,13 @@ def written_alone(step: RaggedStep, layer: int) -> tuple[np.ndarray, np.ndarray]
     return pools[0], pools[1]
 
 
-def check_pool(pool: Any, step: RaggedStep, layer: int) -> None:
+def check_pool(lab: Any, pool: Any, step: RaggedStep, layer: int) -> None:
     """The step's new tokens are in their places in this layer, and nothing else of the pool has changed."""
     __tracebackhide__ = True
     wanted = written_alone(step, layer)
     for n, name in enumerate(("keys", "values")):
         check(
-            getattr(pool, name),
+            as_one(lab, getattr(pool, name)),
             wanted[n],
             name=f"pool.{name} afterwards, NaN where this step writes nothing",
             axes="layers N P Hkv D",
@@ -81,7 +81,7 @@ class Listening:
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         six_arguments(arguments, named)
         arrays = [self.lab.numpy(x) for x in arguments[:3]]
-        pool = self.lab.numpy(self.pool.keys)
+        pool = [self.lab.numpy(keys) for keys in self.pool.keys]
         self.written = [layer for layer in range(len(pool)) if not np.isnan(pool[layer]).all()]
         self.given = [n for n in range(len(pool)) if np.array_equal(pool[n], arrays[1], equal_nan=True)]
         self.calls.append((*arrays, *arguments[3:]))

@@ -46,8 +46,9 @@ def check_all_free(allocator: Any, *, when: str) -> None:
 
 def spoil(pool: Any) -> None:
     """NaN in every place of every layer, the null page's too."""
-    pool.keys[...] = float("nan")
-    pool.values[...] = float("nan")
+    for keys, values in zip(pool.keys, pool.values, strict=True):
+        keys[...] = float("nan")
+        values[...] = float("nan")
 
 
 def pool_of(lab: Any, num_pages: int, page_size: int, layers: int = LAYERS, dtype: str = "float32") -> Any:
@@ -75,8 +76,27 @@ def filled(lab: Any, P: int, dtype: str = "float32") -> tuple[Any, np.ndarray, n
     """A pool of random keys and values, and copies of them [layers, N, P, Hkv, D]."""
     pool = pool_of(lab, N, P, dtype=dtype)
     keys, values = normal(31, 2, LAYERS, N, P, HKV, D)
-    pool.keys[...], pool.values[...] = lab.array(keys, dtype), lab.array(values, dtype)
-    return pool, lab.numpy(pool.keys).astype(np.float64), lab.numpy(pool.values).astype(np.float64)
+    for layer in range(LAYERS):
+        pool.keys[layer][...], pool.values[layer][...] = (
+            lab.array(keys[layer], dtype),
+            lab.array(values[layer], dtype),
+        )
+    return pool, *stored(lab, pool)
+
+
+def stored(lab: Any, pool: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The keys and values of a pool, float64 [layers, N, P, Hkv, D]: MLX has them layer by layer."""
+    keys, values = (
+        np.stack([lab.numpy(layer) for layer in part]).astype(np.float64) for part in (pool.keys, pool.values)
+    )
+    return keys, values
+
+
+def as_one(lab: Any, part: Any) -> Any:
+    """The keys or the values of a pool as one array [layers, N, P, Hkv, D], in their own dtype."""
+    if lab.is_array(part):
+        return part
+    return lab.array(np.stack([lab.numpy(layer) for layer in part]), lab.dtype(part[0]))
 
 
 def written(old: np.ndarray, layer: int, places: list[int], new: np.ndarray) -> np.ndarray:

@@ -393,7 +393,7 @@ def test_task_4_the_model_of_week_1_says_the_same_as_with_its_own_caches(lab):
     pool = lab.paged.pool.KvPool(config, 9, 3, device=lab.device)
     pool.keys[...] = pool.values[...] = NAN
     sequence = lab.paged.sequence.PagedSequence(allocator_of(lab, 9), 3)
-    ids, cache = [30, 4, 17, 8], lab.paged.attention.PagedCache
+    ids, cache = [30, 4, 17, 8], lab.paged.paged_cache.PagedCache
     attention = paged(lab)
     expected = list(lab.generate.generate(model, ids, 4))
     for _ in expected:

@@ -134,7 +134,8 @@ class OnPages:
             lab.array(tables, "int32"), [past for past, _ in sequences], brought, self.page_size
         )
         caches = [
-            lab.paged.attention.PagedCache(self.pool, layer, meta, self.attention) for layer in range(LAYERS)
+            lab.paged.paged_cache.PagedCache(self.pool, layer, meta, self.attention)
+            for layer in range(LAYERS)
         ]
         ids = [each for _, some in sequences for each in some]
         logits = lab.numpy(self.model(lab.array([ids]), meta.positions, caches))[0]

@@ -29,7 +29,7 @@ TONES = [COLORS[name] for name in ("blue", "orange", "green", "purple", "red", "
 # %%
 def empty_places(page_size: int, mean_length: int) -> Picture:
     lengths = np.random.default_rng(0).integers(1, 2 * mean_length, 5000).tolist()
-    room = [lab.paged.pool.pages_for(length, page_size) * page_size for length in lengths]
+    room = [lab.paged.places.pages_for(length, page_size) * page_size for length in lengths]
     empty = np.array(room) - lengths
     figure, axes = new_figure(height=2.4)
     counts = np.bincount(empty, minlength=page_size)
@@ -128,7 +128,7 @@ def one_piece(pieces: list, length: int) -> list | None:
 
 
 def in_pages(allocator: Any, length: int) -> list | None:
-    count = lab.paged.pool.pages_for(length, 4)
+    count = lab.paged.places.pages_for(length, 4)
     if count > len(allocator.free_pages):
         return None
     return [(4 * page - 4, 4 * page) for page in allocator.allocate(count)]
@@ -190,7 +190,7 @@ numbers = np.random.default_rng(2).permutation(2048) + 1
 for tokens in (64, 512, 4096, 32768):
     speeds = []
     for pages in (range(1, 2049), numbers):
-        places = lab.array(np.array(lab.paged.pool.places_of(list(pages), 0, tokens, 16)))
+        places = lab.array(np.array(lab.paged.places.places_of(list(pages), 0, tokens, 16)))
         speeds.append(tokens * 1536 / measure(pool.gather, 0, places) / 1e9)
     print(
         f"{tokens:6} tokens: {speeds[0]:5.2f} GB/s from neighbors, {speeds[1]:5.2f} GB/s from pages in any order"

@@ -66,7 +66,7 @@ def step_of(b_brings: int) -> tuple:
     counts = [1, b_brings, 3]
     for sequence, new in zip(sequences, counts, strict=True):
         sequence.reserve(new)
-    tables = lab.paged.metadata.tables_of(sequences)
+    tables = lab.paged.tables.tables_of(sequences)
     meta = lab.paged.metadata.ForwardMeta.build(tables, [8, 3, 0], counts, 4)
     return meta, np.repeat([0, 1, 2], counts)
 
@@ -243,7 +243,7 @@ for sequence in sequences:
 def decode(count: int) -> None:
     for sequence in sequences[:count]:
         sequence.length = 63
-    tables = lab.paged.metadata.tables_of(sequences[:count])
+    tables = lab.paged.tables.tables_of(sequences[:count])
     runner.run(sequences[:count], tables, [1] * count, [1] * count)
 
 

@@ -35,7 +35,7 @@ def may_take(rule: str, free: int, held: list, most: list) -> list:
 
 def simulate(requests: list, pages: int, page_size: int, rule: str) -> tuple[np.ndarray, bool]:
     """Of requests (prompt, output, output at most): pages held per step and seat, and whether all have ended."""
-    allocator, pages_for = lab.paged.allocator.PageAllocator(pages + 1), lab.paged.pool.pages_for
+    allocator, pages_for = lab.paged.allocator.PageAllocator(pages + 1), lab.paged.places.pages_for
     state = lab.ragged.decode_state.DecodeState(allocator, page_size, len(requests), pages)
     longest = [prompt + most - 1 for prompt, _, most in requests]
     line, history = list(range(len(requests))), []
@@ -92,7 +92,7 @@ explore(two_requests, pages=slider(4, 10, 10), rule=choice(RULES))
 
 # %%
 def reserved_and_held(stop_after: int, page_size: int) -> Picture:
-    pages_for = lab.paged.pool.pages_for
+    pages_for = lab.paged.places.pages_for
     reserved = 16 * pages_for(100 + 128 - 1, page_size) * page_size
     allocator = lab.paged.allocator.PageAllocator(reserved // page_size + 1)
     state = lab.ragged.decode_state.DecodeState(allocator, page_size, 16, reserved // page_size // 16)
@@ -209,7 +209,7 @@ def one_step(state: Any) -> None:
 
 
 for length in (600, 8000):
-    pages = lab.paged.pool.pages_for(length, 16) + (20 if settings.short() else 400)
+    pages = lab.paged.places.pages_for(length, 16) + (20 if settings.short() else 400)
     allocator = lab.paged.allocator.PageAllocator(256 * pages)
     state = lab.ragged.decode_state.DecodeState(allocator, 16, 256, pages)
     first = [length + seat % 16 for seat in range(256)]
@@ -217,7 +217,7 @@ for length in (600, 8000):
     for sequence, new in zip(state.sequences, first, strict=True):
         sequence.advance(new)
     anew, stays = (
-        measure(lab.paged.metadata.tables_of, state.sequences),
+        measure(lab.paged.tables.tables_of, state.sequences),
         measure(one_step, state, seconds=0.3),
     )
     print(

@@ -194,7 +194,7 @@ sequence.reserve(256)
 
 def step_of(tokens: int) -> None:
     sequence.length = 0
-    runner.run([sequence], lab.paged.metadata.tables_of([sequence]), [1] * tokens, [tokens])
+    runner.run([sequence], lab.paged.tables.tables_of([sequence]), [1] * tokens, [tokens])
 
 
 sizes = [1, 16, 64, 128, 256]

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from torch import Tensor
-
+from tiny_llm.arrays import Tensor
 from tiny_llm.documents.join import Branch, BranchRequest
 from tiny_llm.documents.request import DocumentRequest
 from tiny_llm.documents.runner import DocumentRunner
 from tiny_llm.documents.scheduler import DocumentScheduler
 from tiny_llm.engine_core import Step
 from tiny_llm.paged.limits import most_tokens, unknown_token
-from tiny_llm.paged.pool import pages_for
+from tiny_llm.paged.places import pages_for
 from tiny_llm.request import Request
 from tiny_llm.scheduling.batch import ExtendBatch
 from tiny_llm.scheduling.standing import Chunk

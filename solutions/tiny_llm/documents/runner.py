@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-from torch import Tensor
-
+from tiny_llm.arrays import Tensor, device_of, evaluate, integers
 from tiny_llm.documents.attention import NO_REMEDY, Remedy, joined
 from tiny_llm.documents.past import JoinMeta
 from tiny_llm.model import Transformer
-from tiny_llm.paged.attention import PagedAttention, PagedCache, paged_attention
+from tiny_llm.paged.attention import PagedAttention, paged_attention
 from tiny_llm.paged.metadata import ForwardMeta
 from tiny_llm.paged.model_runner import ModelRunner
+from tiny_llm.paged.paged_cache import PagedCache
 from tiny_llm.paged.pool import KvPool
 from tiny_llm.scheduling.standing import Chunk
 
@@ -44,19 +43,19 @@ class DocumentRunner(ModelRunner):
         Returns:
             [B, E]: for each chunk, the state that ``model.hidden`` gives for its last token.
         """
-        device = self.model.embedding.weight.device
+        weight = self.model.embedding.weight
         counts = [chunk.count for chunk in chunks]
         lengths = [chunk.running.sequence.length for chunk in chunks]
         tokens = [token for chunk in chunks for token in chunk.running.next_ids(chunk.count)]
         positions = [p for chunk in chunks for p in chunk.running.next_positions(chunk.count)]
-        meta = ForwardMeta.build(tables, lengths, counts, self.pool.page_size, device)
+        meta = ForwardMeta.build(tables, lengths, counts, self.pool.page_size, device_of(weight))
         join = JoinMeta.build(chunks, meta, self.pool.page_size)
         attention = joined(self.attention, join, self.remedy)
         layers = range(self.model.config.num_layers)
         caches = [PagedCache(self.pool, layer, meta, attention) for layer in layers]
-        hidden = self.model.hidden(
-            torch.tensor([tokens], device=device), torch.tensor(positions, device=device), caches
-        )
+        hidden = self.model.hidden(integers([tokens], like=weight), integers(positions, like=weight), caches)
+        last = hidden[0, meta.last_rows]
+        evaluate(last)  # also in a step that samples nothing
         for chunk in chunks:
             chunk.running.sequence.advance(chunk.count)
-        return hidden[0, meta.last_rows]
+        return last

@@ -9,7 +9,7 @@ from tiny_llm.documents.request import DocumentRequest
 from tiny_llm.engine.completion import Completion
 from tiny_llm.engine.limits import Limits
 from tiny_llm.engine.prompts import Encoded
-from tiny_llm.paged.pool import pages_for
+from tiny_llm.paged.places import pages_for
 from tiny_llm.request import Request
 
 

@@ -18,8 +18,8 @@ from tiny_llm.kv_cache import LayerCache
 from tiny_llm.layers import Linear
 from tiny_llm.model import Transformer
 from tiny_llm.paged.allocator import NULL_PAGE
-from tiny_llm.paged.attention import PagedCache
 from tiny_llm.paged.metadata import ForwardMeta
+from tiny_llm.paged.paged_cache import PagedCache
 from tiny_llm.paged.pool import KvPool
 from tiny_llm.positional_encoding import Positions
 

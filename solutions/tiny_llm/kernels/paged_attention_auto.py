@@ -10,7 +10,7 @@ from torch import Tensor
 from tiny_llm.kernels.paged_attention_cpu import paged_attention_cpu
 from tiny_llm.paged.attention import Attended, merge_attention
 from tiny_llm.paged.metadata import ForwardMeta
-from tiny_llm.paged.pool import pages_for
+from tiny_llm.paged.places import pages_for
 
 FEW_QUERIES = 8
 """Up to this many new tokens of a sequence the kernel is faster; beyond, gathering once and torch's attention are."""

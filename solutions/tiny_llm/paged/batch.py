@@ -8,10 +8,10 @@ from collections.abc import Collection
 from tiny_llm.engine_core import EngineCore, Step
 from tiny_llm.paged.allocator import OutOfPages, PageAllocator
 from tiny_llm.paged.limits import most_tokens, page_refusal, unknown_token
-from tiny_llm.paged.metadata import tables_of
 from tiny_llm.paged.model_runner import ModelRunner
 from tiny_llm.paged.running import Running
 from tiny_llm.paged.sequence import PagedSequence
+from tiny_llm.paged.tables import tables_of
 from tiny_llm.request import Request
 
 

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from tiny_llm.paged.allocator import NULL_PAGE
-from tiny_llm.paged.sequence import PagedSequence
 
 
 @dataclass(frozen=True)
@@ -95,14 +94,3 @@ class ForwardMeta:
             starts=starts.tolist(),
             kv_lens=kv_lens.tolist(),
         )
-
-
-def tables_of(sequences: Sequence[PagedSequence]) -> Tensor:
-    """The table of some sequences, int32 [R, most pages of one], filled up with the null page (given code).
-
-    Args:
-        sequences: at least one.
-    """
-    width = max(len(sequence.pages) for sequence in sequences)
-    rows = [sequence.pages + [NULL_PAGE] * (width - len(sequence.pages)) for sequence in sequences]
-    return torch.tensor(rows, dtype=torch.int32)

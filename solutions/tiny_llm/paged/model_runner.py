@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-from torch import Tensor
-
+from tiny_llm.arrays import Tensor, device_of, evaluate, integers
 from tiny_llm.model import Transformer
-from tiny_llm.paged.attention import PagedAttention, PagedCache, paged_attention
+from tiny_llm.paged.attention import PagedAttention, paged_attention
 from tiny_llm.paged.metadata import ForwardMeta
+from tiny_llm.paged.paged_cache import PagedCache
 from tiny_llm.paged.pool import KvPool
 from tiny_llm.paged.running import Running
 from tiny_llm.paged.sequence import PagedSequence
@@ -49,13 +48,14 @@ class ModelRunner:
             raise ValueError(
                 f"{len(tokens)} tokens were given for sequences that bring {sum(q_lens)} together"
             )
-        device = self.model.embedding.weight.device
+        weight = self.model.embedding.weight
         lengths = [sequence.length for sequence in sequences]
-        meta = ForwardMeta.build(tables, lengths, q_lens, self.pool.page_size, device)
+        meta = ForwardMeta.build(tables, lengths, q_lens, self.pool.page_size, device_of(weight))
         layers = range(self.model.config.num_layers)
         caches = [PagedCache(self.pool, layer, meta, self.attention) for layer in layers]
-        hidden = self.model.hidden(torch.tensor([tokens], device=device), meta.positions, caches)
+        hidden = self.model.hidden(integers([tokens], like=weight), meta.positions, caches)
         last = hidden[0, meta.last_rows]
+        evaluate(last)  # also in a step that samples nothing
         for sequence, q_len in zip(sequences, q_lens, strict=True):
             sequence.advance(q_len)
         return last

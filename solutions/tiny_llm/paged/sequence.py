@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-import torch
-from torch import Tensor
-
+from tiny_llm.arrays import Tensor, integers
 from tiny_llm.attention import causal_mask
 from tiny_llm.generate import Sample, greedy
 from tiny_llm.kv_cache import DenseCache
 from tiny_llm.model import Transformer
 from tiny_llm.paged.allocator import PageAllocator
-from tiny_llm.paged.pool import KvPool, pages_for, places_of
+from tiny_llm.paged.places import pages_for, places_of
+from tiny_llm.paged.pool import KvPool
 
 
 class PagedSequence:
@@ -73,11 +72,11 @@ class GatherCache(DenseCache):
             keys and values [1, Hkv, S, D] and the mask [L, S]: causal, bottom-right aligned; None for a single token.
         """
         start, L = self.sequence.length, key.shape[2]
-        places = torch.tensor(self.sequence.places(0, start + L), device=key.device)
-        self.pool.write(self.layer, places[start:], key[0].transpose(0, 1), value[0].transpose(0, 1))
+        places = integers(self.sequence.places(0, start + L), like=key)
+        self.pool.write(self.layer, places[start:], key[0].swapaxes(0, 1), value[0].swapaxes(0, 1))
         keys, values = self.pool.gather(self.layer, places)
         mask = None if L == 1 else causal_mask(L, start + L, like=key)
-        return keys.transpose(0, 1)[None], values.transpose(0, 1)[None], mask
+        return keys.swapaxes(0, 1)[None], values.swapaxes(0, 1)[None], mask
 
 
 def generate_on_pages(
@@ -115,14 +114,12 @@ def generate_on_pages(
         raise ValueError(f"a prompt needs 1 to {limit - 1} tokens; this one has {len(ids)}")
     sequence = PagedSequence(allocator, pool.page_size)
     caches = [GatherCache(pool, layer, sequence) for layer in range(model.config.num_layers)]
-    device = model.embedding.weight.device
     try:
         for _ in range(min(max_tokens, limit - len(ids))):
             new = ids[sequence.length :]
             sequence.reserve(len(new))
-            hidden = model.hidden(
-                torch.tensor([new], device=device), slice(sequence.length, len(ids)), caches
-            )
+            tokens = integers([new], like=model.embedding.weight)
+            hidden = model.hidden(tokens, slice(sequence.length, len(ids)), caches)
             sequence.advance(len(new))
             token = sample(model.logits(hidden[0, -1]), ids)
             ids.append(token)

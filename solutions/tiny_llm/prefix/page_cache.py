@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 from tiny_llm.paged.allocator import OutOfPages, PageAllocator
-from tiny_llm.paged.pool import pages_for
+from tiny_llm.paged.places import pages_for
 from tiny_llm.paged.sequence import PagedSequence
 
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-import torch
-from torch import Tensor
-
+from tiny_llm.arrays import Tensor, concatenate
 from tiny_llm.engine_core import EngineCore, Step
 from tiny_llm.paged.limits import page_refusal, unknown_token
 from tiny_llm.paged.model_runner import ModelRunner
-from tiny_llm.paged.pool import pages_for
+from tiny_llm.paged.places import pages_for
 from tiny_llm.request import Request
 from tiny_llm.scheduling.block_tables import BlockTables
 from tiny_llm.scheduling.scheduler import Scheduler
@@ -41,8 +39,8 @@ class ExtendBatch(EngineCore):
         """
         cache, pool = scheduler.cache, runner.pool
         theirs = f"{cache.allocator.num_pages} pages of {cache.page_size} tokens"
-        ours = f"{pool.keys.shape[1]} of {pool.page_size}"
-        if (cache.allocator.num_pages, cache.page_size) != (pool.keys.shape[1], pool.page_size):
+        ours = f"{pool.num_pages} of {pool.page_size}"
+        if (cache.allocator.num_pages, cache.page_size) != (pool.num_pages, pool.page_size):
             raise ValueError(f"the scheduler hands out {theirs}, and the pool has {ours}")
         if max_requests < 1:
             raise ValueError(f"room for {max_requests} requests: there must be room for at least 1")
@@ -138,7 +136,7 @@ class ExtendBatch(EngineCore):
         if not self.separate:
             return self._run(plan)
         parts = [[chunk for chunk in plan if chunk.decode is decode] for decode in (True, False)]
-        return torch.cat([self._run(part) for part in parts if part])
+        return concatenate([self._run(part) for part in parts if part])
 
     def _run(self, plan: Sequence[Chunk]) -> Tensor:
         """Run the model once (given code)."""

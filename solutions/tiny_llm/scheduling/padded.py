@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tiny_llm.paged.allocator import NULL_PAGE
-from tiny_llm.paged.pool import pages_for
+from tiny_llm.paged.places import pages_for
 from tiny_llm.scheduling.standing import Chunk
 
 PADDING = 0

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 
 from tiny_llm.paged.allocator import OutOfPages
 from tiny_llm.paged.limits import most_tokens
-from tiny_llm.paged.pool import pages_for
+from tiny_llm.paged.places import pages_for
 from tiny_llm.paged.sequence import PagedSequence
 from tiny_llm.prefix.page_cache import BasePageCache
 from tiny_llm.request import Request

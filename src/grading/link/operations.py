@@ -54,6 +54,7 @@ class Operations:
             "framework": arrays.framework,
             "dtype_name": arrays.dtype_name,
             "to_numpy": arrays.to_numpy,
+            "pending_operations": arrays.pending_operations,
             "share_memory": arrays.share_memory,
             "span": arrays.span,
             **(more or {}),

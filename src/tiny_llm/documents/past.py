@@ -11,7 +11,7 @@ from torch import Tensor
 from tiny_llm.documents.join import Question
 from tiny_llm.paged.allocator import NULL_PAGE
 from tiny_llm.paged.metadata import ForwardMeta
-from tiny_llm.paged.pool import pages_for
+from tiny_llm.paged.places import pages_for
 from tiny_llm.scheduling.standing import Chunk
 
 

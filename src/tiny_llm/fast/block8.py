@@ -19,7 +19,7 @@ from tiny_llm.fast.small import gate, normalize, quantize, split
 from tiny_llm.fast.tiled_attention import attend
 from tiny_llm.fast.vectors import load_floats, store_floats
 from tiny_llm.kv_cache import LayerCache
-from tiny_llm.paged.attention import PagedCache
+from tiny_llm.paged.paged_cache import PagedCache
 from tiny_llm.positional_encoding import Angles
 
 

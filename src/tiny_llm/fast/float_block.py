@@ -22,7 +22,7 @@ from tiny_llm.fast.rooms import Room, Rooms
 from tiny_llm.fast.rows8 import make_rows8
 from tiny_llm.fast.small import normalize
 from tiny_llm.kv_cache import LayerCache
-from tiny_llm.paged.attention import PagedCache
+from tiny_llm.paged.paged_cache import PagedCache
 from tiny_llm.positional_encoding import Angles
 
 FloatParts = Parts[Packed]

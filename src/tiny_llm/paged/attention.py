@@ -1,4 +1,4 @@
-"""Attention of a ragged batch over pages: the reference path, and the cache in front of it (Day 3.2)."""
+"""Attention of a ragged batch over pages: the reference path (Day 3.2)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from tiny_llm.attention import causal_mask
-from tiny_llm.kv_cache import LayerCache
 from tiny_llm.paged.metadata import ForwardMeta
-from tiny_llm.paged.pool import KvPool, pages_for
+from tiny_llm.paged.places import pages_for
 
 Attended = tuple[Tensor, Tensor]
 """What attention gives for T tokens: [T, H, D], and the log-sum-exp of the scores [T, H], to merge parts by."""
@@ -67,61 +66,3 @@ def merge_attention(parts: Sequence[Attended]) -> Attended:
         the same of all sets together, in the dtype of the parts; zeros and −inf where no part has seen anything.
     """
     raise NotImplementedError("Week 3 Day 2 Task 3: Merging parts")
-
-
-def update_decode_state_and_compute_attn(
-    pool: KvPool,
-    layer: int,
-    meta: ForwardMeta,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    scale: float,
-    attention: PagedAttention = paged_attention,
-) -> Tensor:
-    """Write a step's new keys and values into one layer of the pool, then attend over that layer's pages.
-
-    In this order, so that new tokens see one another. ``attention`` is called once, with its six arguments by
-    position; the last of them, ``causal``, is True.
-
-    Source: the name is that of simply's ``ragged_paged_attention.py``.
-
-    Args:
-        pool: keys and values of all layers.
-        layer: the layer that runs.
-        meta: the step.
-        query: [T, H, D], the tokens of all sequences one after the other.
-        key: [T, Hkv, D]; value likewise.
-        scale: what to multiply the scores by.
-        attention: how to attend.
-
-    Returns:
-        [T, H, D].
-    """
-    raise NotImplementedError("Week 3 Day 2 Task 4: One run for all")
-
-
-class PagedCache(LayerCache):
-    """One layer of a pool in one step, as the model sees it."""
-
-    def __init__(
-        self, pool: KvPool, layer: int, meta: ForwardMeta, attention: PagedAttention = paged_attention
-    ) -> None:
-        """Look at one layer of the pool, for one step."""
-        self.pool = pool
-        self.layer = layer
-        self.meta = meta
-        self.attention = attention
-
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
-        """Turn the model's axes to those of a ragged batch, write and attend, and turn back.
-
-        Args:
-            query: [1, H, T, D], the tokens of all sequences in one row.
-            key: [1, Hkv, T, D]; value likewise.
-            scale: what to multiply the scores by.
-
-        Returns:
-            [1, H, T, D].
-        """
-        raise NotImplementedError("Week 3 Day 2 Task 4: One run for all")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tiny_llm.paged.pool import pages_for
+from tiny_llm.paged.places import pages_for
 from tiny_llm.request import Request
 
 

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from tiny_llm.paged.allocator import NULL_PAGE
-from tiny_llm.paged.sequence import PagedSequence
 
 
 @dataclass(frozen=True)
@@ -57,14 +56,3 @@ class ForwardMeta:
                 sequence lacks pages for its tokens: then the message names its row in ``tables``.
         """
         raise NotImplementedError("Week 3 Day 2 Task 1: The metadata of a step")
-
-
-def tables_of(sequences: Sequence[PagedSequence]) -> Tensor:
-    """The table of some sequences, int32 [R, most pages of one], filled up with the null page (given code).
-
-    Args:
-        sequences: at least one.
-    """
-    width = max(len(sequence.pages) for sequence in sequences)
-    rows = [sequence.pages + [NULL_PAGE] * (width - len(sequence.pages)) for sequence in sequences]
-    return torch.tensor(rows, dtype=torch.int32)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-from torch import Tensor
-
+from tiny_llm.arrays import Tensor, device_of, evaluate, integers
 from tiny_llm.model import Transformer
-from tiny_llm.paged.attention import PagedAttention, PagedCache, paged_attention
+from tiny_llm.paged.attention import PagedAttention, paged_attention
 from tiny_llm.paged.metadata import ForwardMeta
+from tiny_llm.paged.paged_cache import PagedCache
 from tiny_llm.paged.pool import KvPool
 from tiny_llm.paged.running import Running
 from tiny_llm.paged.sequence import PagedSequence

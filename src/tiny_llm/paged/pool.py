@@ -36,6 +36,7 @@ class KvPool:
             device: where the two arrays are.
         """
         shape = (config.num_layers, num_pages, page_size, config.num_kv_heads, config.head_dim)
+        self.num_pages = num_pages
         self.page_size = page_size
         self.keys = _zeros(shape, dtype, torch.device(device))
         self.values = _zeros(shape, dtype, torch.device(device))
@@ -74,20 +75,3 @@ def _zeros(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Te
         return torch.zeros(shape, dtype=dtype, device=device)
     # torch.zeros writes the zeros. The system gives memory that is zero, and only when a part of it is used.
     return torch.frombuffer(mmap(-1, count * dtype.itemsize), dtype=dtype).reshape(shape)
-
-
-def pages_for(tokens: int, page_size: int) -> int:
-    """How many pages ``tokens`` tokens need; the last page may be partly filled."""
-    raise NotImplementedError("Week 3 Day 1 Task 3: The pool")
-
-
-def places_of(pages: Sequence[int], start: int, stop: int, page_size: int) -> list[int]:
-    """The places of the tokens at positions ``start`` … ``stop`` − 1 of a sequence.
-
-    Args:
-        pages: the sequence's pages, in order. Position p lies in page number p // P of them, at offset p % P.
-        start: the first position.
-        stop: one more than the last position; there are pages for all of them.
-        page_size: P.
-    """
-    raise NotImplementedError("Week 3 Day 1 Task 3: The pool")

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-import torch
-from torch import Tensor
-
+from tiny_llm.arrays import Tensor, integers
 from tiny_llm.attention import causal_mask
 from tiny_llm.generate import Sample, greedy
 from tiny_llm.kv_cache import DenseCache
 from tiny_llm.model import Transformer
 from tiny_llm.paged.allocator import PageAllocator
-from tiny_llm.paged.pool import KvPool, pages_for, places_of
+from tiny_llm.paged.places import pages_for, places_of
+from tiny_llm.paged.pool import KvPool
 
 
 class PagedSequence:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-import torch
-
+from tiny_llm.arrays import host_array
 from tiny_llm.paged.allocator import NULL_PAGE, PageAllocator
-from tiny_llm.paged.pool import pages_for
+from tiny_llm.paged.places import pages_for
 from tiny_llm.paged.sequence import PagedSequence
 
 
@@ -39,7 +38,7 @@ class DecodeState:
         self.max_pages = max_pages
         self.sequences = [PagedSequence(allocator, page_size) for _ in range(num_seats)]
         # [B, M], on the host: the pages of each seat, in order, and then the null page.
-        self.page_indices = torch.full((num_seats, max_pages), NULL_PAGE, dtype=torch.int32)
+        self.page_indices = host_array([[NULL_PAGE] * max_pages] * num_seats)
 
     @property
     def num_seats(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tiny_llm.paged.limits import most_tokens
-from tiny_llm.paged.pool import pages_for
+from tiny_llm.paged.places import pages_for
 from tiny_llm.paged.running import Running
 from tiny_llm.ragged.banker import Banker
 from tiny_llm.ragged.decode_state import DecodeState

@@ -6,8 +6,7 @@ import time
 from asyncio import CancelledError
 from collections.abc import Callable, Sequence
 
-from torch import Tensor
-
+from tiny_llm.arrays import Tensor
 from tiny_llm.ragged.answer import Answer
 from tiny_llm.ragged.metrics import Metrics
 from tiny_llm.request import Request

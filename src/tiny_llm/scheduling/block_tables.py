@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-from torch import Tensor
-
+from tiny_llm.arrays import Tensor, host_array
 from tiny_llm.paged.allocator import NULL_PAGE
 from tiny_llm.paged.sequence import PagedSequence
 
@@ -24,7 +22,7 @@ class BlockTables:
             num_rows: how many sequences have pages at the same time, as a rule. There are more rows when more have.
             max_pages: M, how many pages one row has room for.
         """
-        self.rows = torch.full((num_rows, max_pages), NULL_PAGE, dtype=torch.int32)  # on the host
+        self.rows = host_array([[NULL_PAGE] * max_pages] * num_rows)
         self.free = list(range(num_rows))
         self.row_of: dict[PagedSequence, int] = {}
         # What each row lists: a sequence's own list of pages, and how many of them. A sequence that gives up pages
@@ -49,7 +47,7 @@ class BlockTables:
                 pages += sequence.pages[start:]
                 self.listed[sequence] = sequence.pages, stop
         if pages:
-            self.rows[rows, columns] = torch.tensor(pages, dtype=torch.int32)
+            self.rows[rows, columns] = host_array(pages)
         return self.rows[[self.row_of[sequence] for sequence in sequences]]
 
     def _row(self, sequence: PagedSequence) -> int:
@@ -78,6 +76,6 @@ class BlockTables:
 
     def _grow(self) -> None:
         """Have twice as many rows."""
-        count = len(self.rows)
-        self.rows = torch.cat([self.rows, torch.full_like(self.rows, NULL_PAGE)])
+        count, width = self.rows.shape
+        self.rows = host_array(self.rows.tolist() + [[NULL_PAGE] * width] * count)
         self.free += range(count, 2 * count)

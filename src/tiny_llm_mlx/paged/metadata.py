@@ -1,0 +1,66 @@
+"""What attention has to know about a step: which tokens each sequence brings, and where its past lies (Day 3.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import mlx.core as mx
+import numpy as np
+
+from tiny_llm.paged.allocator import NULL_PAGE
+
+
+@dataclass(frozen=True)
+class ForwardMeta:
+    """One step of B sequences that bring T tokens together: a ragged batch, one row of T tokens for the model.
+
+    Built once per step, on the host; every layer uses the same. The two lists say again what the arrays beside them
+    say. Code that runs on the host reads the lists: asking an array for a number in each layer would be slow.
+    """
+
+    positions: mx.array  # int64 [T]: where each token stands in its own sequence
+    slot_mapping: mx.array  # int64 [T]: the place in the pool that its keys and values go to
+    cu_seqlens_q: (
+        mx.array
+    )  # int32 [B + 1]: sequence b brings tokens cu_seqlens_q[b] … cu_seqlens_q[b + 1] − 1
+    seq_lens_kv: mx.array  # int32 [B]: tokens of each sequence after this step, past and new
+    block_table: (
+        mx.array  # int32 [B, most pages of one]: the pages of each sequence, filled up with the null page
+    )
+    last_rows: mx.array  # int64 [B]: which of the T tokens is the last of its sequence
+    starts: list[int]  # cu_seqlens_q
+    kv_lens: list[int]  # seq_lens_kv
+
+    @classmethod
+    def build(
+        cls,
+        tables: np.ndarray | mx.array,
+        lengths: Sequence[int],
+        q_lens: Sequence[int],
+        page_size: int,
+        device: None = None,
+    ) -> ForwardMeta:
+        """The metadata of a step, by array operations on the tables of R sequences.
+
+        They are NumPy's: the numbers are needed on the host at once, and MLX would only note the operations down.
+
+        Args:
+            tables: int32 [R, M] on the host: the pages of each sequence, in order, filled up with the null page. They
+                may be wider than the step needs, and a sequence may have more pages than it needs in this step. The
+                metadata are copies: they stay as they are when the tables change.
+            lengths: R numbers: how many tokens of each sequence are in its pages already.
+            q_lens: R numbers: how many tokens each sequence brings. A sequence that brings 0 takes no part and has no
+                row in the metadata; the others keep their order.
+            page_size: P.
+            device: not used; it is there so that both packages are called alike.
+
+        Raises:
+            ValueError: there are not R numbers in both lists, a q_len is negative, no sequence brings a token, or a
+                sequence lacks pages for its tokens: then the message names its row in ``tables``.
+        """
+        raise NotImplementedError("Week 3 Day 2 Task 1: The metadata of a step")
+
+
+def _int32(numbers: np.ndarray) -> mx.array:
+    return mx.array(numbers, dtype=mx.int32)
