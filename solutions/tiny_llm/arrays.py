@@ -19,13 +19,18 @@ __all__ = [
     "host_array",
     "integers",
     "split",
+    "with_rows",
     "zeros",
 ]
 
 
 def integers(numbers: Sequence[int] | Sequence[Sequence[int]], like: Tensor) -> Tensor:
-    """Whole numbers, such as token ids or places: int64, [n] or [m, n], on the device of ``like``."""
-    return torch.tensor(numbers, dtype=torch.int64, device=like.device)
+    """Whole numbers, such as token ids or places, [n] or [m, n], on the device of ``like``.
+
+    They are int64, or have the dtype of ``like`` if that holds whole numbers, too.
+    """
+    dtype = torch.int64 if like.is_floating_point() else like.dtype
+    return torch.tensor(numbers, dtype=dtype, device=like.device)
 
 
 def host_array(numbers: Sequence[int] | Sequence[Sequence[int]]) -> Tensor:
@@ -51,6 +56,11 @@ def split(array: Tensor, sizes: Sequence[int], axis: int) -> tuple[Tensor, ...]:
 def concatenate(arrays: Sequence[Tensor]) -> Tensor:
     """Some arrays, at least one, as one: joined along their first axis."""
     return torch.cat(list(arrays))
+
+
+def with_rows(array: Tensor, rows: Tensor, new: Tensor) -> Tensor:
+    """A copy of ``array`` whose ``rows`` (integers [n]) are those of ``new`` [n, …]."""
+    return array.index_copy(0, rows, new)
 
 
 def device_of(array: Tensor) -> torch.device:

@@ -19,6 +19,7 @@ __all__ = [
     "host_array",
     "integers",
     "split",
+    "with_rows",
     "zeros",
 ]
 
@@ -26,11 +27,12 @@ Tensor = mx.array
 
 
 def integers(numbers: Sequence[int] | Sequence[Sequence[int]], like: mx.array) -> mx.array:
-    """Whole numbers, such as token ids or places: int32, [n] or [m, n].
+    """Whole numbers, such as token ids or places, [n] or [m, n].
 
-    ``like`` is there so that both packages are called alike.
+    They are int32, or have the dtype of ``like`` if that holds whole numbers, too.
     """
-    return mx.array(list(numbers), dtype=mx.int32)
+    dtype = like.dtype if mx.issubdtype(like.dtype, mx.integer) else mx.int32
+    return mx.array(list(numbers), dtype=dtype)
 
 
 def host_array(numbers: Sequence[int] | Sequence[Sequence[int]]) -> np.ndarray:
@@ -59,6 +61,13 @@ def split(array: mx.array, sizes: Sequence[int], axis: int) -> tuple[mx.array, .
 def concatenate(arrays: Sequence[mx.array]) -> mx.array:
     """Some arrays, at least one, as one: joined along their first axis."""
     return mx.concatenate(list(arrays))
+
+
+def with_rows(array: mx.array, rows: mx.array, new: mx.array) -> mx.array:
+    """A copy of ``array`` whose ``rows`` (integers [n]) are those of ``new`` [n, …]."""
+    copy = mx.array(array)
+    copy[rows] = new
+    return copy
 
 
 def device_of(array: mx.array) -> None:

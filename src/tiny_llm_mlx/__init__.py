@@ -7,6 +7,12 @@ tests. What a module in `SHARED` needs of arrays it takes from `arrays.py`, whic
 
 SHARED = (
     "batch",
+    "documents.attention",
+    "documents.batch",
+    "documents.bundle",
+    "documents.page_cache",
+    "documents.past",
+    "documents.scheduler",
     "engine_core",
     "generate",
     "kv_cache",
@@ -18,12 +24,20 @@ SHARED = (
     "paged.paged_cache",
     "paged.places",
     "paged.sequence",
+    "prefix.page_cache",
+    "prefix.trie_cache",
     "ragged.banker",
     "ragged.batch",
     "ragged.decode_state",
     "ragged.sampling_state",
     "request",
     "sampling_params",
+    "scheduling.batch",
+    "scheduling.fairness",
+    "scheduling.levels",
+    "scheduling.padded",
+    "scheduling.preemption",
+    "scheduling.scheduler",
     "static_batch",
 )
 """The modules with tasks that are written once, in `tiny_llm`, and hold no array of one framework alone."""

@@ -61,7 +61,7 @@ class Served:
         self.pages = 60
         embedding = SimpleNamespace(weight=lab.array(np.zeros((V, 2))))
         model = SimpleNamespace(embedding=embedding, logits=self._logits)
-        pool = SimpleNamespace(keys=np.zeros((1, self.pages + 1, P, 1, 1)), page_size=P)
+        pool = SimpleNamespace(num_pages=self.pages + 1, page_size=P)
         cache = cache_of(lab, self.pages, P)
         self.scheduler = lab.documents.scheduler.DocumentScheduler(cache, 80)
         self.core = lab.engine.batch.ServedBatch(SimpleNamespace(model=model, pool=pool), self.scheduler)

@@ -31,7 +31,7 @@ class TokenModel:
 
     def __init__(self, lab: Any, pages: int, P: int) -> None:
         self.lab, self.P = lab, P
-        self.pool = SimpleNamespace(keys=np.zeros((1, pages)), page_size=P)
+        self.pool = SimpleNamespace(num_pages=pages, page_size=P)
         self.model = SimpleNamespace(embedding=SimpleNamespace(weight=np.zeros((V, 1))), logits=self._logits)
         self.held: dict[int, int] = {}
         self.error: BaseException | None = None  # what the next run raises

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from week_1.numpy_model import V
 from week_2.continuous import new_request
-from week_3.pages import pages_needed
+from week_3.pages import pages_needed, stored
 
 from coursekit import lab as door
 from coursekit.check import CheckFailed, check, check_equal, check_raises, check_untouched
@@ -146,10 +146,9 @@ def step_of(lab: Any, line: list[tuple[Any, int]], page_size: int) -> tuple[list
         lab.scheduling.standing.Chunk(each, count, each.sequence.length, 0, each.decoding)
         for each, count in line
     ]
-    metadata = lab.paged.metadata
-    tables = metadata.tables_of([each.sequence for each, _ in line])
+    tables = lab.paged.tables.tables_of([each.sequence for each, _ in line])
     lengths, counts = [each.sequence.length for each, _ in line], [count for _, count in line]
-    meta = metadata.ForwardMeta.build(tables, lengths, counts, page_size, lab.device)
+    meta = lab.paged.metadata.ForwardMeta.build(tables, lengths, counts, page_size, lab.device)
     return chunks, meta
 
 
@@ -1679,9 +1678,8 @@ def test_task_6_a_document_has_the_same_keys_in_any_company(lab):
         engine.step()
         (join,) = engine.scheduler.joins
         branch = join.question.branches[0]
-        pages = lab.array(np.array(branch.sequence.pages), "int64")
-        kept.append([lab.numpy(x[:, pages]).reshape(x.shape[0], -1, *x.shape[3:])[:, :11]
-                     for x in (engine.pool.keys, engine.pool.values)])  # fmt: skip
+        of_branch = [x[:, branch.sequence.pages].astype(np.float32) for x in stored(lab, engine.pool)]
+        kept.append([x.reshape(x.shape[0], -1, *x.shape[3:])[:, :11] for x in of_branch])
     for name, one, other in zip(("keys", "values"), *kept, strict=True):
         check(
             one,

@@ -31,7 +31,7 @@ class ToyRunner:
     def __init__(self, lab: Any, scheduler: Any, pages: int, P: int) -> None:
         self.lab = lab
         self.scheduler = scheduler
-        self.pool = SimpleNamespace(keys=np.zeros((1, pages, P, 1, 1)), page_size=P)
+        self.pool = SimpleNamespace(num_pages=pages, page_size=P)
         weight = SimpleNamespace(weight=lab.array(np.zeros((V, 2))))
         self.model = SimpleNamespace(embedding=weight, logits=self.logits)
         self.places: dict[int, int] = {}

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import update_wrapper
 
-from torch import Tensor
-
+from tiny_llm.arrays import Tensor, with_rows
 from tiny_llm.documents.past import JoinMeta
 from tiny_llm.paged.attention import Attended, PagedAttention, merge_attention, paged_attention
 from tiny_llm.paged.metadata import ForwardMeta
@@ -77,7 +76,7 @@ def attend_joined(
     documents, weight = merge_attention([full, loose])
     mine = own[0][join.rows], own[1][join.rows]
     out, lse = merge_attention([mine, system, (documents, weight * remedy.scale)])
-    return own[0].index_copy(0, join.rows, out), own[1].index_copy(0, join.rows, lse)
+    return with_rows(own[0], join.rows, out), with_rows(own[1], join.rows, lse)
 
 
 def joined(attention: PagedAttention, join: JoinMeta | None, remedy: Remedy = NO_REMEDY) -> PagedAttention:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tiny_llm.arrays import Tensor
+from tiny_llm.arrays import Tensor, integers
 from tiny_llm.documents.join import Branch, BranchRequest
 from tiny_llm.documents.request import DocumentRequest
 from tiny_llm.documents.runner import DocumentRunner
@@ -92,4 +92,4 @@ class DocumentBatch(ExtendBatch):
             hidden: [B, E], what :meth:`run` returned.
         """
         rows = [row for row, chunk in enumerate(plan) if not isinstance(chunk.running, Branch)]
-        super().sample([plan[row] for row in rows], hidden[rows])
+        super().sample([plan[row] for row in rows], hidden[integers(rows, like=hidden)])

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import update_wrapper
 
-from torch import Tensor
-
+from tiny_llm.arrays import Tensor, with_rows
 from tiny_llm.documents.past import JoinMeta
 from tiny_llm.paged.attention import Attended, PagedAttention, merge_attention, paged_attention
 from tiny_llm.paged.metadata import ForwardMeta

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tiny_llm.arrays import Tensor
+from tiny_llm.arrays import Tensor, integers
 from tiny_llm.documents.join import Branch, BranchRequest
 from tiny_llm.documents.request import DocumentRequest
 from tiny_llm.documents.runner import DocumentRunner

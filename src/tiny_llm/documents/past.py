@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
+from tiny_llm.arrays import Tensor, integers
 from tiny_llm.documents.join import Question
 from tiny_llm.paged.allocator import NULL_PAGE
 from tiny_llm.paged.metadata import ForwardMeta
@@ -75,11 +73,11 @@ def _part(
         tables: the pages that each sequence attends to; none is allowed.
         kv_lens: how many tokens are in them.
     """
-    device, width = rows.device, max(1, *map(len, tables))
+    width = max(1, *map(len, tables))
     table = [pages + [NULL_PAGE] * (width - len(pages)) for pages in tables]
 
     def int32(numbers: list) -> Tensor:
-        return torch.tensor(numbers, dtype=torch.int32, device=device)
+        return integers(numbers, like=meta.block_table)
 
     return ForwardMeta(
         positions=meta.positions[rows],
@@ -87,7 +85,7 @@ def _part(
         cu_seqlens_q=int32(starts),
         seq_lens_kv=int32(kv_lens),
         block_table=int32(table),
-        last_rows=torch.tensor(starts[1:], device=device) - 1,
+        last_rows=integers(starts[1:], like=rows) - 1,
         starts=starts,
         kv_lens=kv_lens,
     )

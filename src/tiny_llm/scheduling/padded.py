@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
+from tiny_llm.arrays import Tensor, host_array
 from tiny_llm.paged.allocator import NULL_PAGE
 from tiny_llm.paged.places import pages_for
 from tiny_llm.scheduling.standing import Chunk
@@ -20,22 +18,23 @@ PADDING = 0
 class PaddedArguments:
     """A step of B chunks, each padded to the same number L of tokens: whole pages, enough for the longest chunk.
 
-    Our engine doesn't run it: it shows what the padding would cost. The packed form is Day 3.2's `ForwardMeta`.
+    All arrays are on the host. Our engine doesn't run it: it shows what the padding would cost. The packed form is
+    Day 3.2's `ForwardMeta`.
 
     Source: the names are those of shortfin's arguments for a compiled model, but for ``q_lens``, which it calls
     ``seq_lens``, too.
     """
 
-    tokens: Tensor  # int64 [B, L]: the new tokens of each chunk, and then padding
-    start_positions: Tensor  # int64 [B]: the position of the first of them
-    q_lens: Tensor  # int64 [B]: how many of the L tokens are new ones
-    seq_lens: Tensor  # int64 [B]: tokens of each sequence after this step, past and new
-    seq_block_ids: Tensor  # int64 [B, pages of the longest sequence]: the pages of these, then the null page
+    tokens: Tensor  # int32 [B, L]: the new tokens of each chunk, and then padding
+    start_positions: Tensor  # int32 [B]: the position of the first of them
+    q_lens: Tensor  # int32 [B]: how many of the L tokens are new ones
+    seq_lens: Tensor  # int32 [B]: tokens of each sequence after this step, past and new
+    seq_block_ids: Tensor  # int32 [B, pages of the longest sequence]: the pages of these, then the null page
 
     @property
     def computed(self) -> int:
         """How many tokens the model would be run on."""
-        return self.tokens.numel()
+        return len(self.tokens) * len(self.tokens[0])
 
     @property
     def in_vain(self) -> int:
@@ -55,4 +54,4 @@ class PaddedArguments:
 
 def _fill_up(rows: Sequence[list[int]], width: int, value: int) -> Tensor:
     """An array [len(rows), width] of rows that may be shorter."""
-    return torch.tensor([row + [value] * (width - len(row)) for row in rows])
+    return host_array([row + [value] * (width - len(row)) for row in rows])

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import mlx.core as mx
+
 from tiny_llm.paged.places import pages_for
 
 from ..attention import causal_mask
