@@ -47,7 +47,7 @@ def make_table(answers: Sequence[Answer], watch: BatchWatch) -> Table:
         gigabytes = f"{watch.bytes_copied / 1e9:.1f} GB"
         table.add_row("copied to rebuild the dense batch", gigabytes, f"in {watch.batches} decodes")
     if watch.pool is not None:
-        pages = len(watch.pool.keys[0]) - 1
+        pages = watch.pool.num_pages - 1
         table.add_row("runs of the model", str(watch.batches), "decodes and chunks together")
         table.add_row("pages with tokens, at most", f"{watch.most_pages}", f"of {pages}")
         table.add_row("the pool", f"{watch.pool.nbytes / 1e6:.0f} MB")

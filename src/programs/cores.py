@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from coursekit.errors import CourseError
 from programs.waiting import waiting
@@ -32,18 +32,24 @@ def choose(name: str, dtype: str, device: str) -> PagedAttention:
     """
     import torch
 
+    return _choose(name, getattr(torch, dtype), device)
+
+
+def _choose(name: str, dtype: Any, device: Any) -> PagedAttention:
     from tiny_llm.paged.attention_backends import choose_attention
 
     try:
-        return choose_attention(name, getattr(torch, dtype), device)
+        return choose_attention(name, dtype, device)
     except ValueError as error:
         raise CourseError(str(error)) from None
 
 
 def choose_for(name: str, model: Transformer) -> PagedAttention:
     """The same for a model that is loaded."""
+    from tiny_llm.arrays import device_of
+
     weight = model.embedding.weight
-    return choose(name, str(weight.dtype).removeprefix("torch."), weight.device.type)
+    return _choose(name, weight.dtype, device_of(weight))
 
 
 def warm_up(name: str, model: Transformer) -> None:
@@ -51,7 +57,7 @@ def warm_up(name: str, model: Transformer) -> None:
 
     With Day 4.7's way to attend the model is run, as all of it is made of kernels then.
     """
-    import torch
+    from tiny_llm.arrays import device_of, host_array, zeros
 
     if name == "tiled":
         _run_once(model)
@@ -60,10 +66,9 @@ def warm_up(name: str, model: Transformer) -> None:
     from tiny_llm.paged.metadata import ForwardMeta
 
     weight, config = model.embedding.weight, model.config
-    table = torch.ones(1, 1, dtype=torch.int32)
-    meta = ForwardMeta.build(table, [0], [1], PAGE_SIZE, weight.device)
-    pages = weight.new_zeros(2, PAGE_SIZE, config.num_kv_heads, config.head_dim)
-    query = weight.new_zeros(1, config.num_heads, config.head_dim)
+    meta = ForwardMeta.build(host_array([[1]]), [0], [1], PAGE_SIZE, device_of(weight))
+    pages = zeros((2, PAGE_SIZE, config.num_kv_heads, config.head_dim), like=weight)
+    query = zeros((1, config.num_heads, config.head_dim), like=weight)
     attention = choose_for(name, model)
     with waiting("compiling the attention kernel: half a minute, once"):
         attention(query, pages, pages, meta, 1.0, True)
@@ -100,9 +105,11 @@ def require_memory(
     Raises:
         CourseError: it is; the message says how many pages there would be room for.
     """
+    from tiny_llm.arrays import device_of
+
     weight, config = model.embedding.weight, model.config
     page_bytes = 2 * config.num_layers * page_size * config.num_kv_heads * config.head_dim * weight.itemsize
-    memory = total_memory(weight.device)
+    memory = total_memory(device_of(weight))
     if memory is not None and num_pages * page_bytes > memory:
         raise CourseError(
             f"{num_pages:,} pages of {page_size} tokens would take {num_pages * page_bytes / 1e9:,.0f} GB; there are "
@@ -110,11 +117,11 @@ def require_memory(
         )
 
 
-def total_memory(device: torch.device) -> int | None:
+def total_memory(device: torch.device | None) -> int | None:
     """Bytes of memory of the machine, or of a CUDA GPU; None where the system does not tell."""
-    import torch
+    if device is not None and device.type == "cuda":
+        import torch
 
-    if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[1]
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -133,11 +140,12 @@ def make_runner(
     model: Transformer, num_pages: int, attention: PagedAttention, page_size: int = PAGE_SIZE
 ) -> ModelRunner:
     """The model with a pool of ``num_pages`` pages, the null page included."""
+    from tiny_llm.arrays import device_of
     from tiny_llm.paged.model_runner import ModelRunner
     from tiny_llm.paged.pool import KvPool
 
     weight = model.embedding.weight
-    pool = KvPool(model.config, num_pages, page_size, weight.dtype, weight.device)
+    pool = KvPool(model.config, num_pages, page_size, weight.dtype, device_of(weight))
     return ModelRunner(model, pool, attention)
 
 

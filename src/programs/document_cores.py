@@ -38,6 +38,7 @@ def document_batch(
         page_size: tokens per page.
         remedy: how to weigh the documents; None: as they are.
     """
+    from tiny_llm.arrays import device_of
     from tiny_llm.documents.attention import NO_REMEDY
     from tiny_llm.documents.batch import DocumentBatch
     from tiny_llm.documents.page_cache import DocumentCache
@@ -47,7 +48,7 @@ def document_batch(
     from tiny_llm.paged.pool import KvPool
 
     weight = model.embedding.weight
-    pool = KvPool(model.config, 1 + num_pages, page_size, weight.dtype, weight.device)
+    pool = KvPool(model.config, 1 + num_pages, page_size, weight.dtype, device_of(weight))
     cache = DocumentCache(PageAllocator(1 + num_pages), page_size)
     limits = {"num_seats": seats, "token_budget": token_budget}
     scheduler = DocumentScheduler(cache, model.config.max_positions, **limits)
