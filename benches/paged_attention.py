@@ -98,13 +98,13 @@ def _ways(count: int, new: int, keys: int, dtype: Dtype, layers: int) -> Ways:
 def _step(count: int, new: int, keys: int, dtype: Dtype, layers: int) -> tuple[KvPool, ForwardMeta]:
     """Sequences of so many keys, the last of them new, in a pool of random numbers."""
     import torch
-    from tiny_llm.paged.places import pages_for
-    from tiny_llm.paged.tables import tables_of
 
     from tiny_llm.paged.allocator import PageAllocator
     from tiny_llm.paged.metadata import ForwardMeta
+    from tiny_llm.paged.places import pages_for
     from tiny_llm.paged.pool import KvPool
     from tiny_llm.paged.sequence import PagedSequence
+    from tiny_llm.paged.tables import tables_of
 
     num_pages = 1 + count * pages_for(keys, PAGE_SIZE)
     config: Any = SimpleNamespace(num_layers=layers, num_kv_heads=HKV, head_dim=D)
@@ -124,9 +124,8 @@ def _step(count: int, new: int, keys: int, dtype: Dtype, layers: int) -> tuple[K
 
 def _gathered(query: Tensor, keys: Tensor, values: Tensor, meta: ForwardMeta) -> list[Tensor]:
     """Sequence by sequence, as the reference path does, with torch's fused attention."""
-    from tiny_llm.paged.places import pages_for
-
     from tiny_llm.kernels.paged_attention_auto import attend_fused
+    from tiny_llm.paged.places import pages_for
 
     outs = []
     for row, (start, stop) in enumerate(pairwise(meta.starts)):

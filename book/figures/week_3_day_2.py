@@ -7,8 +7,8 @@ from style import COLORS, PALE, arrow, diagram, label, save
 
 from tiny_llm.paged.allocator import NULL_PAGE, PageAllocator
 from tiny_llm.paged.metadata import ForwardMeta
-from tiny_llm.paged.tables import tables_of
 from tiny_llm.paged.sequence import PagedSequence
+from tiny_llm.paged.tables import tables_of
 
 P, N = 4, 8
 NAMES = "ABC"

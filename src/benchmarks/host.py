@@ -92,9 +92,8 @@ def _milliseconds(seconds: Sequence[float]) -> Values:
 
 def _stepper(scheduler: Scheduler) -> Callable[[], float]:
     """A step without the model; it returns how many seconds it took but for what the model's run would do."""
-    from tiny_llm.paged.places import pages_for
-
     from tiny_llm.paged.metadata import ForwardMeta
+    from tiny_llm.paged.places import pages_for
     from tiny_llm.scheduling.block_tables import BlockTables
 
     tables = BlockTables(REQUESTS, pages_for(scheduler.max_positions, PAGE_SIZE))

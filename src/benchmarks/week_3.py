@@ -101,11 +101,10 @@ def _dense(model: Transformer, token: int, count: int, past: int, steps: int) ->
 
 
 def _paged(attention: str, model: Transformer, token: int, count: int, past: int, steps: int) -> Prepared:
-    from tiny_llm.paged.places import pages_for
-    from tiny_llm.paged.tables import tables_of
-
     from tiny_llm.paged.allocator import PageAllocator
+    from tiny_llm.paged.places import pages_for
     from tiny_llm.paged.sequence import PagedSequence
+    from tiny_llm.paged.tables import tables_of
 
     num_pages = 1 + count * pages_for(past + steps, PAGE_SIZE)
     runner = make_runner(model, num_pages, choose(attention, "float32", "cpu"))

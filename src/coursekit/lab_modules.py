@@ -61,9 +61,12 @@ class Paged:
             limits,
             metadata,
             model_runner,
+            paged_cache,
+            places,
             pool,
             running,
             sequence,
+            tables,
         )
 
 

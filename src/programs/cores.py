@@ -77,10 +77,10 @@ def warm_up(name: str, model: Transformer) -> None:
 def _run_once(model: Transformer) -> None:
     """Run a fast model on a single token."""
     import torch
-    from tiny_llm.paged.paged_cache import PagedCache
 
     from tiny_llm.fast.threads import release_threads
     from tiny_llm.paged.metadata import ForwardMeta
+    from tiny_llm.paged.paged_cache import PagedCache
 
     runner = make_runner(model, 2, choose_for("tiled", model))
     meta = ForwardMeta.build(torch.ones(1, 1, dtype=torch.int32), [0], [1], PAGE_SIZE)
@@ -192,9 +192,8 @@ def ragged_batch_for(
 
 def pages_needed(model: Transformer, requests: Sequence[Request], page_size: int = PAGE_SIZE) -> list[int]:
     """How many pages each of some requests may come to need, the most first."""
-    from tiny_llm.paged.places import pages_for
-
     from tiny_llm.paged.limits import most_tokens
+    from tiny_llm.paged.places import pages_for
 
     limit = model.config.max_positions
     return sorted((pages_for(most_tokens(each, limit), page_size) for each in requests), reverse=True)

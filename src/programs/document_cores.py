@@ -88,9 +88,8 @@ def answer_documents(
 
 def document_pages(model: Transformer, request: DocumentRequest, page_size: int = PAGE_SIZE) -> int:
     """How many pages a document request may come to need, if none of them is shared."""
-    from tiny_llm.paged.places import pages_for
-
     from tiny_llm.paged.limits import most_tokens
+    from tiny_llm.paged.places import pages_for
 
     system = len(request.segments.system)
     lengths = [system, *(system + len(document) for _, document in request.documents)]

@@ -69,7 +69,7 @@ def paged_attention(
         key, value = (pages[numbers].flatten(0, 1)[:kv_len] for pages in (keys, values))
         parts.append(attend_to(query[meta.starts[b] : meta.starts[b + 1]], key, value, scale, causal))
     outs, sums = zip(*parts, strict=True)
-    return mx.concatenate(outs), mx.concatenate(sums)
+    return mx.concatenate(list(outs)), mx.concatenate(list(sums))
 
 
 def merge_attention(parts: Sequence[Attended]) -> Attended:

@@ -74,16 +74,16 @@ def whole(model: Transformer, token_ids: Sequence[int]) -> Iterator[Tensor]:
 def on_pages(model: Transformer, token_ids: Sequence[int], attention: str = "tiled") -> Iterator[Tensor]:
     """Logits as the engine computes them: keys and values on pages, in chunks of its token budget."""
     import torch
-    from tiny_llm.paged.paged_cache import PagedCache
-    from tiny_llm.paged.places import pages_for
-    from tiny_llm.paged.tables import tables_of
 
     from tiny_llm.engine.limits import Limits
     from tiny_llm.paged.allocator import PageAllocator
     from tiny_llm.paged.attention_backends import choose_attention
     from tiny_llm.paged.metadata import ForwardMeta
+    from tiny_llm.paged.paged_cache import PagedCache
+    from tiny_llm.paged.places import pages_for
     from tiny_llm.paged.pool import KvPool
     from tiny_llm.paged.sequence import PagedSequence
+    from tiny_llm.paged.tables import tables_of
 
     limits, dtype = Limits(), model.embedding.weight.dtype
     num_pages = pages_for(len(token_ids), limits.page_size) + 1  # the null page, too

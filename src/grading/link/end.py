@@ -36,7 +36,14 @@ from grading.link.wire import Reference, WireError, decode, encode
 
 _CLASSES = (CLASS, ERROR_CLASS)
 _REMOTE = "remote"
-_ANSWERS = {"framework": str, "dtype_name": str, "to_numpy": np.ndarray, "share_memory": bool, "span": tuple, "pending_operations": int}
+_ANSWERS = {
+    "framework": str,
+    "dtype_name": str,
+    "to_numpy": np.ndarray,
+    "share_memory": bool,
+    "span": tuple,
+    "pending_operations": int,
+}
 _NAME = re.compile(r"[^\W\d]\w{0,99}")
 
 
