@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from coursekit.backends import Backend
 from coursekit.editing.source import function_source
 from coursekit.manifest import Lesson, Task
 from coursekit.paths import Course
@@ -16,7 +17,7 @@ from coursekit.paths import Course
 FEWEST = 2  # mutants per task
 FEWEST_SAYING = 2  # of them, those that state what their message must say
 REQUIRED = ("task", "why", "file", "find", "replace")
-OPTIONAL = ("package", "says")
+OPTIONAL = ("package", "says", "backend")
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Mutant:
     place: file and line of its entry, to name it in messages.
     content: the whole file with the mistake in it.
     says: words that must stand in the first message that a learner with this mistake sees; None where any will do.
+    backend: what the tests run with: the package's own, unless the entry of a file of both tracks says "mlx".
     """
 
     task: Task
@@ -37,6 +39,7 @@ class Mutant:
     place: str
     content: bytes
     says: str | None = None
+    backend: Backend = Backend.TORCH
 
 
 class MutantFile:
@@ -98,9 +101,9 @@ class MutantFile:
             self.problems.append(f"{place}: {entry['why']!r} is not Python: {error}")
             return None
         task = self._tasks[entry["task"]]
-        return Mutant(
-            task, entry["why"], package, entry["file"], place, content.encode("utf-8"), entry.get("says")
-        )
+        backend = Backend(entry.get("backend", Backend.of(package)))
+        encoded = content.encode("utf-8")
+        return Mutant(task, entry["why"], package, entry["file"], place, encoded, entry.get("says"), backend)
 
     def _fault(self, entry: dict[str, Any]) -> str | None:
         """What is wrong with an entry, or None."""
@@ -110,6 +113,8 @@ class MutantFile:
             return f"unknown key {unknown[0]!r}; known: {', '.join((*REQUIRED, *OPTIONAL))}"
         if "says" in entry and not (isinstance(entry["says"], str) and entry["says"].strip()):
             return "says must be text, and not empty"
+        if entry.get("backend", Backend.MLX) not in list(Backend):
+            return f"there is no backend {entry['backend']!r}; there are: {', '.join(Backend)}"
         if not entry["why"].strip() or not entry["find"]:
             return "why and find must not be empty"
         if entry["task"] not in self._tasks:

@@ -58,11 +58,10 @@ def mutants(context: Context) -> Findings:
 
 def _read(context: Context, findings: Findings) -> list[Planted]:
     """Every mutant of the days to look at that can be run here."""
-    backend_of = {backend.package: backend for backend in Backend}
     planted = []
     for lesson in context.lessons:
         file = MutantFile(context.course, lesson, context.reference)
-        planted += [Planted(mutant, lesson, backend_of[mutant.package]) for mutant in file.read()]
+        planted += [Planted(mutant, lesson, mutant.backend) for mutant in file.read()]
         findings.problems += file.problems
         findings.problems += [
             f"{task.name} {task.title} has no tests to run on its mutants"
