@@ -14,7 +14,7 @@ __all__ = ["Tensor", "device_of", "empty", "split", "token_array", "zeros"]
 
 
 def token_array(ids: Sequence[int] | Sequence[Sequence[int]], like: Tensor) -> Tensor:
-    """Token ids as integers, [L] or [B, L], on the device of ``like``."""
+    """Token ids, or positions, as integers, [L] or [B, L], on the device of ``like``."""
     return torch.tensor(ids, dtype=torch.int64, device=like.device)
 
 

@@ -16,7 +16,7 @@ Tensor = mx.array
 
 
 def token_array(ids: Sequence[int] | Sequence[Sequence[int]], like: mx.array) -> mx.array:
-    """Token ids as integers, [L] or [B, L]; ``like`` is there so that both packages are called alike."""
+    """Token ids, or positions, as integers, [L] or [B, L]. ``like`` is there for torch, which needs its device."""
     return mx.array(list(ids), dtype=mx.int32)
 
 

@@ -112,6 +112,7 @@ class Documents:
             batch,
             bundle,
             join,
+            mask,
             oracle,
             page_cache,
             past,
