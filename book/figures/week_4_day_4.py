@@ -8,7 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from style import COLORS, PALE, diagram, label, save
 
-from tiny_llm.documents.positions import document_mask, segment_ids, segment_positions
+from tiny_llm.documents.mask import document_mask
+from tiny_llm.documents.positions import segment_ids, segment_positions
 from tiny_llm.documents.prompt import DocumentPrompt, Segments, encode_prompt
 from tiny_llm.tokenizer import Tokenizer, load_tokenizer
 

@@ -27,7 +27,7 @@ Tensor = mx.array
 
 
 def integers(numbers: Sequence[int] | Sequence[Sequence[int]], like: mx.array) -> mx.array:
-    """Whole numbers, such as token ids or places, [n] or [m, n].
+    """Whole numbers, such as token ids, positions or places, [n] or [m, n].
 
     They are int32, or have the dtype of ``like`` if that holds whole numbers, too.
     """

@@ -115,6 +115,7 @@ class Documents:
             batch,
             bundle,
             join,
+            mask,
             oracle,
             page_cache,
             past,

@@ -147,9 +147,11 @@ def load_fast(source: str, console: Console | None = None) -> LoadedModel:
 
 def _warm_up(model: Transformer) -> None:
     """Multiply one, a few and many rows by a quantized matrix: each may be a kernel of its own."""
+    from tiny_llm.arrays import zeros
+
     down, width = model.blocks[0].mlp.down, model.config.feed_forward_size
     for rows in WARM_UP_ROWS:
-        down(model.embedding.weight.new_zeros(rows, width))
+        down(zeros((rows, width), like=model.embedding.weight))
 
 
 def make_sampler(**params: Any) -> Sample:

@@ -100,9 +100,11 @@ def _check_mlx(context: typer.Context) -> None:
     chosen = context.params
     if chosen["cache"] not in (options.Cache.NONE, options.Cache.FULL):
         raise CourseError(f"--backend mlx has no --cache {chosen['cache']}: choose none or full")
-    for name, usual in (("fast", False), ("attention", "auto"), ("matmul", "auto")):
+    for name, usual in (("fast", False), ("attention", "auto")):
         if chosen[name] != usual:
             raise CourseError(f"--backend mlx has no --{name}: leave it out")
+    if chosen["matmul"] not in (options.Matmul.AUTO, options.Matmul.PLAIN):
+        raise CourseError(f"--backend mlx has no --matmul {chosen['matmul']}: choose auto or plain")
 
 
 def _stream(tokens: Iterator[int], loaded: LoadedModel, timing: Timing) -> None:

@@ -25,7 +25,7 @@ __all__ = [
 
 
 def integers(numbers: Sequence[int] | Sequence[Sequence[int]], like: Tensor) -> Tensor:
-    """Whole numbers, such as token ids or places, [n] or [m, n], on the device of ``like``.
+    """Whole numbers, such as token ids, positions or places, [n] or [m, n], on the device of ``like``.
 
     They are int64, or have the dtype of ``like`` if that holds whole numbers, too.
     """

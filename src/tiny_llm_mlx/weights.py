@@ -11,17 +11,22 @@ from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
+import numpy as np
 
 from tiny_llm.loading.errors import WeightsError
 from tiny_llm.loading.locate import DEFAULT_MODEL, locate
 from tiny_llm.named_tensors import Weights
 
-from .quantize import QuantizedTensor, quantize
+from .packed_matmul import PackedMatmul
+from .quantize import DequantizedMatmul, QuantizedTensor, quantize
 
 __all__ = ["DTYPES", "Weights", "WeightsError", "load_weights"]
 
 DTYPES = {"float32": mx.float32, "bfloat16": mx.bfloat16, "float16": mx.float16}
 """The dtypes that weights can be loaded in, by name."""
+
+MATMULS: dict[str, Any] = {"auto": PackedMatmul, "plain": DequantizedMatmul}
+"""The ways to multiply by 4-bit weights, by name."""
 
 
 def load_weights(
@@ -38,9 +43,9 @@ def load_weights(
             folder with safetensors, or a hub id such as `HuggingFaceTB/SmolLM2-360M-Instruct`.
         dtype: the dtype of the loaded tensors: "float32", "bfloat16" or "float16".
         device: "cpu" or "mps"; MLX's arrays belong to no device, so this only says what may be asked for.
-        bits: 4 for the matrices of the blocks in 4 bits per weight, in groups of 32, quantized from the floats. None
-            for everything in `dtype`.
-        matmul: "auto": there is one way to multiply by 4-bit weights.
+        bits: 4 for the matrices of the blocks in 4 bits per weight, in groups of 32. Matrices that a GGUF file
+            has in Q4_1 or Q4_0 are taken over as they are. None for everything in `dtype`.
+        matmul: with `bits`, the way to multiply by those matrices: "plain" (Day 2.2's), or "auto" (MLX's kernel).
 
     Raises:
         WeightsError: no such model, a broken or incomplete file, a model that isn't supported, no network where
@@ -53,38 +58,43 @@ def load_weights(
         raise WeightsError(f"MLX has no device {device!r}; choose one of: cpu, mps")
     if bits not in (None, 4):
         raise WeightsError(f"weights can be kept in 4 bits, not in {bits}: ask for 4, or leave it out")
-    if matmul != "auto":
-        raise WeightsError(f"MLX has no way {matmul!r} to multiply 4-bit weights: leave it out")
+    if matmul not in MATMULS:
+        raise WeightsError(
+            f"MLX has no way {matmul!r} to multiply 4-bit weights; choose one of: {', '.join(MATMULS)}"
+        )
+    if bits is None and matmul != "auto":
+        raise WeightsError(
+            f"{matmul!r} is a way to multiply 4-bit weights: ask for 4 bits too, or leave it out"
+        )
     path = locate(source)
     # torch takes seconds to import, and nothing else of this track needs it.
     import torch
 
-    from tiny_llm.loading.models import check_positions, load_floats
-    from tiny_llm.loading.quantized import is_quantized
+    from tiny_llm.loading.models import check_positions, load_4_bits, load_floats
 
-    config, tensors = load_floats(path, torch.float32 if bits else getattr(torch, dtype))
+    in_floats = getattr(torch, dtype)
+    config, tensors = load_4_bits(path, in_floats, _quantize) if bits else load_floats(path, in_floats)
     check_positions(path, config, sum(tensor.nbytes for tensor in tensors.values()))
-    arrays: dict[str, Any] = {}
-    for name, tensor in tensors.items():
-        in_4_bits = bits and is_quantized(name, tuple(tensor.shape))
-        arrays[name] = _in_4_bits(path, name, tensor) if in_4_bits else to_mlx(tensor, DTYPES[dtype])
-    return Weights(config, arrays)
+    arrays = {name: _to_mlx(tensor) for name, tensor in tensors.items()}
+    return Weights(config, arrays, MATMULS[matmul])
 
 
-def to_mlx(tensor: Any, dtype: mx.Dtype) -> mx.array:
-    """A copy of a torch tensor on the CPU as an MLX array of ``dtype``. NumPy has no bfloat16, but the same bits."""
+def _to_mlx(tensor: Any) -> Any:
+    """A copy of a torch tensor on the CPU as an MLX array, or of a QuantizedTensor of such."""
     import torch
 
+    if isinstance(tensor, QuantizedTensor):
+        return QuantizedTensor(_to_mlx(tensor.nibbles), _to_mlx(tensor.scales), _to_mlx(tensor.minima))
     if tensor.dtype == torch.bfloat16:
-        return mx.array(tensor.view(torch.uint16).numpy()).view(mx.bfloat16).astype(dtype)
-    return mx.array(tensor.numpy()).astype(dtype)
+        # NumPy has no bfloat16, but the same bits.
+        return mx.array(tensor.view(torch.uint16).numpy()).view(mx.bfloat16)
+    return mx.array(tensor.numpy())
 
 
-def _in_4_bits(path: Path, name: str, tensor: Any) -> QuantizedTensor:
-    try:
-        quantized = quantize(to_mlx(tensor, mx.float32))
-    except ValueError as error:
-        raise WeightsError(f"{path}: {name}: {error}; load this model without 4 bits") from error
-    # Evaluated one by one, so that one matrix at most is in memory as floats.
-    mx.eval(quantized.nibbles, quantized.scales, quantized.minima)
-    return quantized
+def _quantize(weight: Any, group_size: int) -> Any:
+    """Quantize a torch tensor with MLX's `quantize`. The result holds torch tensors, which the loader stacks."""
+    import torch
+
+    small = quantize(_to_mlx(weight), group_size)
+    parts: Any = (torch.from_numpy(np.array(part)) for part in (small.nibbles, small.scales, small.minima))
+    return QuantizedTensor(*parts)

@@ -80,6 +80,16 @@ def test_with_mlx_the_answer_is_the_same() -> None:
     assert mlx.stdout == plain.stdout != ""
 
 
+@pytest.mark.parametrize("matmul", ["auto", "plain"])
+def test_with_mlx_and_4_bits_the_answer_is_the_same(matmul: str) -> None:
+    pytest.importorskip("mlx.core", reason="MLX is not installed")
+    ask = ("main", "--impl", "solution", "--bits", "4", "--prompt", "Why is it blue?", "--max-tokens", "6")
+    plain, mlx = run(*ask, "--matmul", "plain"), run(*ask, "--matmul", matmul, "--backend", "mlx")
+    assert mlx.returncode == 0, mlx.stderr
+    assert mlx.stdout == plain.stdout != ""
+    assert "model 182 MB" in mlx.stderr
+
+
 def test_a_repetition_penalty_changes_the_answer() -> None:
     ask = ("main", "--impl", "solution", "--raw", "--prompt", "One two one two one", "--max-tokens", "4")
     plain, penalized = run(*ask), run(*ask, "--repetition-penalty", "100")
@@ -121,15 +131,19 @@ def test_a_repetition_penalty_changes_the_answer() -> None:
         ),
         (
             ("main", "--prompt", "x", "--backend", "mlx", "--matmul", "kernel"),
-            "--backend mlx has no --matmul: leave it out",
+            "--backend mlx has no --matmul kernel: choose auto or plain",
+        ),
+        (
+            ("main", "--impl", "solution", "--prompt", "x", "--backend", "mlx", "--matmul", "plain"),
+            "'plain' is a way to multiply 4-bit weights: ask for 4 bits too, or leave it out",
         ),
         (
             ("main", "--prompt", "x", "--backend", "mlx", "--device", "cuda"),
             "--backend mlx runs with --device cpu",
         ),
         (
-            ("smoke", "--backend", "mlx", "--stage", "paged"),
-            "the MLX track covers days 1.1–2.2, 2.4, 2.6–2.7",
+            ("smoke", "--backend", "mlx", "--stage", "kernel"),
+            "the MLX track covers days 1.1–2.2, 2.4, 2.6–3.2, 3.5–3.6, 4.1–4.5",
         ),
         (("smoke", "--stage", "warp"), "there is no stage 'warp'; there are: recompute, cached"),
         (

@@ -686,7 +686,7 @@ def test_task_3_a_small_mask_by_hand(lab):
     ]
     lengths = Lengths(2, (2, 1), 2)
     expected = additive(np.array([[sign == "x" for sign in row] for row in rows]))
-    mask = lab.documents.positions.document_mask(segments_of(lab, lengths))
+    mask = lab.documents.mask.document_mask(segments_of(lab, lengths))
     check_added(mask, f"the mask ({lengths})")
     check(
         mask,
@@ -704,7 +704,7 @@ def test_task_3_each_token_has_the_number_of_its_segment(lab, lengths):
 
 @some_lengths
 def test_task_3_the_mask_follows_the_rules(lab, lengths):
-    mask = lab.documents.positions.document_mask(segments_of(lab, lengths))
+    mask = lab.documents.mask.document_mask(segments_of(lab, lengths))
     check_mask(lengths, mask, f"the mask ({lengths})")
 
 
@@ -716,7 +716,7 @@ def test_task_3_the_mask_follows_the_rules(lab, lengths):
 def test_task_3_any_lengths_follow_the_rules(lengths):
     lab = door.active()
     check_ids(lab, lengths, segments_of(lab, lengths))
-    mask = lab.documents.positions.document_mask(segments_of(lab, lengths))
+    mask = lab.documents.mask.document_mask(segments_of(lab, lengths))
     check_mask(lengths, mask, f"the mask ({lengths})")
 
 
@@ -725,7 +725,7 @@ def test_task_3_equal_documents_do_not_see_one_another(lab, lengths):
     segments = segments_of(lab, lengths, equal=True)
     check_ids(lab, lengths, segments)
     name = f"the mask, where all tokens are the same ({lengths})"
-    check_mask(lengths, lab.documents.positions.document_mask(segments), name)
+    check_mask(lengths, lab.documents.mask.document_mask(segments), name)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64", "float32"])
@@ -735,7 +735,7 @@ def test_task_3_the_mask_has_the_dtype_of_like(lab, dtype):
     like = np.full((3, 2), np.nan)
     given_array = lab.array(like, dtype)
     for lengths in (HAND, Lengths(0, (), 0)):
-        mask = lab.documents.positions.document_mask(segments_of(lab, lengths), given_array)
+        mask = lab.documents.mask.document_mask(segments_of(lab, lengths), given_array)
         check_mask(
             lengths,
             mask,
@@ -749,7 +749,7 @@ def test_task_3_the_mask_has_the_dtype_of_like(lab, dtype):
 def test_task_3_the_segments_are_left_as_they_were(lab):
     segments, same = segments_of(lab, HAND), segments_of(lab, HAND)
     lab.documents.positions.segment_ids(segments)
-    lab.documents.positions.document_mask(segments)
+    lab.documents.mask.document_mask(segments)
     found, expected = ((each.system, each.documents, each.question) for each in (segments, same))
     check_equal(found, expected, name="the segments, afterwards (system, documents, question)")
 
@@ -1267,7 +1267,7 @@ def test_task_4_one_document_or_none_is_an_ordinary_prompt(lab, dtype):
 def document_logits(lab: Any, model: Any, parts: list[list[int]]) -> np.ndarray:
     """[L, V]: the logits of every token of the prompt, from one run under the mask."""
     segments = build(lab, parts)
-    mask = lab.documents.positions.document_mask(segments)
+    mask = lab.documents.mask.document_mask(segments)
     caches = [lab.documents.oracle.MaskedCache(mask) for _ in range(model.config.num_layers)]
     positions = lab.array(np.array(lab.documents.positions.segment_positions(segments)))
     return lab.numpy(model(lab.array(np.array([segments.token_ids])), positions, caches))[0]

@@ -47,7 +47,7 @@ def segments_of(system: str, documents: tuple[str, ...], question: str) -> Any:
 # %%
 def mask_of(first: int, second: int) -> Picture:
     segments = lab.documents.prompt.Segments((1, 2), ((3,) * first, (4,) * second), (5, 6))
-    seen = lab.numpy(lab.documents.positions.document_mask(segments)) == 0
+    seen = lab.numpy(lab.documents.mask.document_mask(segments)) == 0
     size = len(seen)
     causal = np.tril(np.ones((size, size), bool))
     hidden = int((causal & ~seen).sum())
@@ -83,7 +83,7 @@ DOCUMENTS = ("The cat sat on a mat", "A dog", "The bird sat in a tree")
 def sees(token: int, strategy: str) -> Picture:
     segments = segments_of(SYSTEM, DOCUMENTS, QUESTION)
     positions = lab.documents.positions.segment_positions(segments, strategy, max_chunk_len=6)
-    seen = lab.numpy(lab.documents.positions.document_mask(segments)) == 0
+    seen = lab.numpy(lab.documents.mask.document_mask(segments)) == 0
     number, names = 0, ["system", *(f"document {each + 1}" for each in range(len(DOCUMENTS))), "question"]
     token = min(token, len(positions) - 1)
     figure, axes = new_figure(height=2.6)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-import torch
-from torch import Tensor
-
-from tiny_llm.documents.positions import document_mask, segment_positions
+from tiny_llm.arrays import Tensor, integers
+from tiny_llm.documents.mask import document_mask
+from tiny_llm.documents.positions import segment_positions
 from tiny_llm.documents.prompt import Segments
 from tiny_llm.generate import Sample, greedy
 from tiny_llm.kv_cache import FullKvCache
@@ -81,14 +80,12 @@ def generate_documents(
         raise ValueError("the question is empty: the answer continues its last token")
     if positions[-1] >= limit - 1:
         raise ValueError(f"the prompt uses {positions[-1] + 1} positions; at most {limit - 1} fit this model")
-    device = model.embedding.weight.device
-    mask = document_mask(segments, like=model.embedding.weight)
+    like = model.embedding.weight
+    mask = document_mask(segments, like=like)
     caches = [MaskedCache(mask) for _ in range(model.config.num_layers)]
     new, last = segments.token_ids, positions[-1]
     for _ in range(min(max_tokens, limit - 1 - last)):
-        hidden = model.hidden(
-            torch.tensor([new], device=device), torch.tensor(positions, device=device), caches
-        )
+        hidden = model.hidden(integers([new], like), integers(positions, like), caches)
         token = sample(model.logits(hidden[0, -1]), ids)
         ids.append(token)
         yield token

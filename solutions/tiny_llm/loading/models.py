@@ -9,9 +9,10 @@ import torch
 
 from tiny_llm.config import ModelConfig
 from tiny_llm.loading.cache import convert_once, in_floats
-from tiny_llm.loading.convert import Converted, convert, convert_to_4_bits
+from tiny_llm.loading.convert import Converted, Quantize, convert, convert_to_4_bits
 from tiny_llm.loading.errors import WeightsError
 from tiny_llm.loading.sources import open_source
+from tiny_llm.quantize import quantize
 
 _MODEST_BYTES = 2**26  # what the table of angles may take however small the model is
 
@@ -28,14 +29,16 @@ def load_floats(path: Path, dtype: torch.dtype) -> tuple[ModelConfig, Mapping[st
     return folder.config, convert(folder, dtype)
 
 
-def load_4_bits(path: Path, dtype: torch.dtype) -> tuple[ModelConfig, Mapping[str, Converted]]:
-    """The same with the matrices of the blocks in 4 bits.
+def load_4_bits(
+    path: Path, dtype: torch.dtype, quantize: Quantize = quantize
+) -> tuple[ModelConfig, Mapping[str, Converted]]:
+    """The same with the matrices of the blocks in 4 bits; ``quantize`` is for those that the file has otherwise.
 
     Raises:
         WeightsError: as for :func:`load_floats`, or a matrix can't be cut into groups.
     """
     opened = open_source(path)
-    return opened.config, convert_to_4_bits(opened, dtype)
+    return opened.config, convert_to_4_bits(opened, dtype, quantize)
 
 
 def check_positions(path: Path, config: ModelConfig, weight_bytes: int) -> None:

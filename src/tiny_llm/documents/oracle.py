@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-import torch
-from torch import Tensor
-
-from tiny_llm.documents.positions import document_mask, segment_positions
+from tiny_llm.arrays import Tensor, integers
+from tiny_llm.documents.mask import document_mask
+from tiny_llm.documents.positions import segment_positions
 from tiny_llm.documents.prompt import Segments
 from tiny_llm.generate import Sample, greedy
 from tiny_llm.kv_cache import FullKvCache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from rich.console import Console
@@ -25,6 +25,9 @@ _HARMLESS = re.compile(r".*rotary_emb\.inv_freq")  # rotary frequencies, which f
 Converted = Tensor | QuantizedTensor
 """A tensor of ours: in floats, or in 4 bits."""
 
+Quantize = Callable[[Tensor, int], QuantizedTensor]
+"""Takes a matrix in floats and a group size, as Day 2.2's `quantize` does."""
+
 
 def convert(source: TensorSource, dtype: torch.dtype) -> dict[str, Tensor]:
     """All the model's tensors by our names, on the CPU, in `dtype`.
@@ -37,11 +40,13 @@ def convert(source: TensorSource, dtype: torch.dtype) -> dict[str, Tensor]:
     return {name: _stack(source, parts, dtype) for name, parts in _with_progress(wanted)}
 
 
-def convert_to_4_bits(source: TensorSource, dtype: torch.dtype) -> dict[str, Converted]:
+def convert_to_4_bits(
+    source: TensorSource, dtype: torch.dtype, quantize: Quantize = quantize
+) -> dict[str, Converted]:
     """The same with the matrices of the blocks in 4 bits; the rest is in `dtype`.
 
-    What the source has in 4 bits keeps its numbers. Anything else is quantized tensor by tensor, so that at most one
-    of them is in memory as floats.
+    What the source has in 4 bits keeps its numbers. Anything else is quantized tensor by tensor, by ``quantize``, so
+    that at most one of them is in memory as floats. A QuantizedTensor holds torch tensors here on both tracks.
 
     Raises:
         WeightsError: as for :func:`convert`, or a matrix can't be cut into groups of 32.
@@ -49,7 +54,7 @@ def convert_to_4_bits(source: TensorSource, dtype: torch.dtype) -> dict[str, Con
     tensors: dict[str, Converted] = {}
     for name, parts in _with_progress(_wanted(source)):
         if is_quantized(name, shape(parts)):
-            tensors[name] = stack_rows([_in_4_bits(source, part) for part in parts])
+            tensors[name] = stack_rows([_in_4_bits(source, part, quantize) for part in parts])
         else:
             tensors[name] = _stack(source, parts, dtype)
     return tensors
@@ -98,7 +103,7 @@ def _stack(source: TensorSource, parts: tuple[Part, ...], dtype: torch.dtype) ->
     return stacked
 
 
-def _in_4_bits(source: TensorSource, part: Part) -> QuantizedTensor:
+def _in_4_bits(source: TensorSource, part: Part, quantize: Quantize) -> QuantizedTensor:
     with reading(source.path):
         weight = source.read_4_bits(part)
     if weight is not None:

@@ -1,5 +1,7 @@
-"""Pages, for MLX: what holds no array is in the folder of the same name in `tiny_llm`, and is found there."""
+"""Pages for keys and values (Days 3.1 and 3.2), for MLX."""
 
 from pathlib import Path
 
-__path__.append(str(Path(__file__).parents[2] / "tiny_llm" / Path(__file__).parent.name))
+# What is not here comes from the folder of the same name in the package beside this one.
+_here = Path(__file__).parent
+__path__.append(str(_here.parent.with_name("tiny_llm") / _here.name))
