@@ -21,6 +21,7 @@ class Kernels:
             quantized_matmul_cpu,
             quantized_matmul_torch,
         )
+        from tiny_llm_mlx.kernels import metal, quantized_matmul_metal
 
 
 class Loading:

@@ -16,7 +16,10 @@ def covers(course: Course, package: str, lesson: Lesson) -> bool:
     """Whether the track of ``package`` has a reference of every function that the day asks for."""
     if package == Backend.TORCH.package:
         return True
-    return all(ref.qualname in _defined(solution_file(course, package, ref.file)) for ref in lesson.functions)
+    return all(
+        ref.qualname in _defined(solution_file(course, package, ref.file))
+        for ref in lesson.on(package).functions
+    )
 
 
 def home(course: Course, package: str, file: str) -> str:
@@ -42,8 +45,8 @@ def shared_files(course: Course, package: str) -> frozenset[str]:
 
 
 def covered(course: Course, package: str, manifest: Manifest) -> tuple[Lesson, ...]:
-    """The days of ``manifest`` that ``package`` covers, in order."""
-    return tuple(lesson for lesson in manifest.lessons if covers(course, package, lesson))
+    """The days of ``manifest`` that ``package`` covers, in order, as its track has them."""
+    return tuple(lesson for lesson in manifest.on(package).lessons if covers(course, package, lesson))
 
 
 def track_refusal(course: Course, package: str, manifest: Manifest) -> str:

@@ -106,7 +106,7 @@ def first_stub(
     from coursekit.manifest import load_manifest
 
     stubs: dict[str, set[str]] = {}
-    for task in load_manifest(course).tasks():
+    for task in load_manifest(course, package).tasks():
         if days is not None and f"{task.week}.{task.day}" not in days:
             continue
         for ref in task.implements:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from coursekit.backends import Backend
 from coursekit.editing.source import function_source
 from coursekit.manifest import Lesson, Task
 from coursekit.paths import Course
@@ -47,7 +48,10 @@ class MutantFile:
         self._path = path
         self._name = path.relative_to(course.root).as_posix()
         self._lesson = lesson
-        self._tasks = {task.id: task for task in lesson.tasks}
+        self._tasks = {
+            backend.package: {task.id: task for task in lesson.on(backend.package).tasks}
+            for backend in Backend
+        }
         self._reference = reference
         self.problems: list[str] = []
 
@@ -73,10 +77,18 @@ class MutantFile:
         return [mutant for mutant in mutants if mutant is not None]
 
     def _count(self, entries: list[dict[str, Any]]) -> None:
+        if not self._lesson.differs_by_track:
+            self._count_tasks(self._lesson, entries)
+            return
+        for backend in Backend:
+            own = [entry for entry in entries if entry.get("package", "tiny_llm") == backend.package]
+            self._count_tasks(self._lesson.on(backend.package), own, f" on the track of {backend}")
+
+    def _count_tasks(self, lesson: Lesson, entries: list[dict[str, Any]], where: str = "") -> None:
         counts = Counter(entry.get("task") for entry in entries)
         saying = Counter(entry.get("task") for entry in entries if "says" in entry)
-        for task in self._lesson.tasks:
-            place = f"{self._name}: {task.id} ({task.title})"
+        for task in lesson.tasks:
+            place = f"{self._name}: {task.id} ({task.title}){where}"
             if counts[task.id] < FEWEST:
                 self.problems.append(f"{place} has {counts[task.id]} mutants, needs {FEWEST} or more")
             elif saying[task.id] < FEWEST_SAYING:
@@ -97,7 +109,7 @@ class MutantFile:
         except (SyntaxError, ValueError) as error:
             self.problems.append(f"{place}: {entry['why']!r} is not Python: {error}")
             return None
-        task = self._tasks[entry["task"]]
+        task = self._tasks[package][entry["task"]]
         return Mutant(
             task, entry["why"], package, entry["file"], place, content.encode("utf-8"), entry.get("says")
         )
@@ -112,11 +124,11 @@ class MutantFile:
             return "says must be text, and not empty"
         if not entry["why"].strip() or not entry["find"]:
             return "why and find must not be empty"
-        if entry["task"] not in self._tasks:
-            return f"there is no {entry['task']!r}; there are: {', '.join(self._tasks)}"
         package = entry.get("package", "tiny_llm")
         if entry["file"] not in self._reference.get(package, {}):
             return f"{package} has no file {entry['file']!r}"
+        if entry["task"] not in self._tasks[package]:
+            return f"there is no {entry['task']!r}; there are: {', '.join(self._tasks[package])}"
         if entry["find"] == entry["replace"]:
             return f"{entry['why']!r} changes nothing: find and replace are equal"
         found = self._passage(entry).count(entry["find"])
@@ -129,7 +141,8 @@ class MutantFile:
         source, find = self._source(entry), entry["find"]
         if source.count(find) <= 1:
             return source
-        refs = [ref for ref in self._tasks[entry["task"]].implements if ref.file == entry["file"]]
+        task = self._tasks[entry.get("package", "tiny_llm")][entry["task"]]
+        refs = [ref for ref in task.implements if ref.file == entry["file"]]
         own = [text for ref in refs if find in (text := function_source(source, ref.qualname, ref.file))]
         return own[0] if len(own) == 1 else source
 

@@ -36,7 +36,7 @@ class Learner:
     def __init__(self, course: Course, package: str, manifest: Manifest) -> None:
         self.package = package
         self._course = course
-        self._manifest = manifest
+        self._manifest = manifest.on(package)
         self._starter: dict[str, str] = {}
         self._own = Package(course.root, partial(starter_file, course, package))
         self._reference = Package(course.root, partial(solution_file, course, package))

@@ -52,7 +52,7 @@ class Survey:
         self._state = state
         self._learner = Package(course.root, partial(starter_file, course, package))
         self._reference = Package(course.root, partial(solution_file, course, package))
-        self.days = [self._day(lesson) for lesson in manifest.lessons]
+        self.days = [self._day(lesson) for lesson in manifest.on(package).lessons]
 
     @property
     def problems(self) -> list[str]:
