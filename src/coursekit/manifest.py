@@ -164,7 +164,9 @@ class _Outline:
     """What one file of the reference defines, parsed when first asked for."""
 
     def __init__(self, course: Course, package: str, file: str) -> None:
-        self._path = course.solution(package) / file
+        from coursekit.tracks import solution_file  # which imports this module
+
+        self._path = solution_file(course, package, file)
         self._name = self._path.relative_to(course.root).as_posix()
 
     @cached_property

@@ -5,5 +5,14 @@ linear` then means this folder's `attention.py`. The files, functions and classe
 tests. What a module in `SHARED` needs of arrays it takes from `arrays.py`, which both packages have.
 """
 
-SHARED = ("batch", "generate", "kv_cache", "model", "request", "sampling_params", "static_batch")
+SHARED = (
+    "batch",
+    "fused_kv_cache",
+    "generate",
+    "kv_cache",
+    "model",
+    "request",
+    "sampling_params",
+    "static_batch",
+)
 """The modules with tasks that are written once, in `tiny_llm`, and hold no array of one framework alone."""

@@ -10,7 +10,8 @@ import pytest
 from coursekit.check import check, check_equal, check_untouched
 from coursekit.checking.comparison import plural
 
-from .metal_mistakes import SIMD, row_mistakes
+from .metal_calls import calls_of, check_simdgroups
+from .metal_mistakes import row_mistakes
 from .packed import SHAPES, Matrix, on_cpu, random_matrix, random_rows, rounded_to_bfloat16
 
 # Sums of a few hundred products of about 1, in another order.
@@ -41,37 +42,13 @@ def check_outputs(actual: Any, expected: np.ndarray, **options: Any) -> None:
     check(actual, expected, **usual | options)
 
 
-def calls_of(lab: Any, monkeypatch: pytest.MonkeyPatch, module: Any) -> list[dict[str, Any]]:
-    """From now on a kernel only notes how it is called, and gives zeros."""
-    calls: list[dict[str, Any]] = []
-
-    def metal_kernel(name: str, inputs: Any, outputs: Any, source: str, header: str = "") -> Any:
-        def call(**options: Any) -> list[Any]:
-            calls.append({"source": source, **options})
-            return [lab.array(np.zeros(shape), "float32") for shape in options["output_shapes"]]
-
-        return call
-
-    monkeypatch.setattr(module, "metal_kernel", metal_kernel)
-    return calls
-
-
 def check_call(calls: list[dict[str, Any]], function: str, outputs: int, shape: tuple[int, ...]) -> None:
     """Whether one kernel was called, with a simdgroup for each output."""
     __tracebackhide__ = True
-    check_equal(len(calls), 1, name=f"the number of kernels that {function} calls through metal_kernel")
-    (call,) = calls
-    assert isinstance(call["source"], str), "the source of a kernel is text"
-    threads = int(np.prod(call["grid"]))
-    assert threads >= SIMD * outputs, (
-        f"the grid has {threads} threads for {outputs} outputs: it counts threads, and each output needs 32"
-    )
-    group = int(np.prod(call["threadgroup"]))
-    assert group % SIMD == 0, f"a threadgroup of {group} threads is not made of whole simdgroups of 32"
-    check_equal([tuple(each) for each in call["output_shapes"]], [shape], name="output_shapes")
-    assert len(call["inputs"]) == 4, (
-        f"the kernel is given {len(call['inputs'])} inputs, not x and the matrix's three parts"
-    )
+    check_simdgroups(calls, function, outputs, "output")
+    check_equal([tuple(each) for each in calls[0]["output_shapes"]], [shape], name="output_shapes")
+    given = len(calls[0]["inputs"])
+    assert given == 4, f"the kernel is given {given} inputs, not x and the matrix's three parts"
 
 
 # Task 2: one row

@@ -13,6 +13,7 @@ from coursekit.backends import Backend
 from coursekit.editing.source import function_source
 from coursekit.manifest import Lesson, Task
 from coursekit.paths import Course
+from coursekit.tracks import home
 
 FEWEST = 2  # mutants per task
 FEWEST_SAYING = 2  # of them, those that state what their message must say
@@ -22,7 +23,7 @@ OPTIONAL = ("package", "says")
 
 @dataclass(frozen=True)
 class Mutant:
-    """One mistake: where `find` stands in the package's `file`, `replace` is put.
+    """One mistake: where `find` stands in the package's `file`, `replace` is put; tests of the `track` must see it.
 
     Text that stands in the file several times is looked for in the task's own functions alone.
 
@@ -37,6 +38,7 @@ class Mutant:
     file: str
     place: str
     content: bytes
+    track: str
     says: str | None = None
 
 
@@ -48,6 +50,7 @@ class MutantFile:
         self._path = path
         self._name = path.relative_to(course.root).as_posix()
         self._lesson = lesson
+        self._course = course
         self._tasks = {
             backend.package: {task.id: task for task in lesson.on(backend.package).tasks}
             for backend in Backend
@@ -101,7 +104,7 @@ class MutantFile:
         if fault := self._fault(entry):
             self.problems.append(f"{place}: {fault}")
             return None
-        package = entry.get("package", "tiny_llm")
+        track = entry.get("package", "tiny_llm")
         source, passage = self._source(entry), self._passage(entry)
         content = source.replace(passage, passage.replace(entry["find"], entry["replace"]))
         try:
@@ -109,9 +112,17 @@ class MutantFile:
         except (SyntaxError, ValueError) as error:
             self.problems.append(f"{place}: {entry['why']!r} is not Python: {error}")
             return None
-        task = self._tasks[package][entry["task"]]
+        task = self._tasks[track][entry["task"]]
+        package = home(self._course, track, entry["file"])
         return Mutant(
-            task, entry["why"], package, entry["file"], place, content.encode("utf-8"), entry.get("says")
+            task,
+            entry["why"],
+            package,
+            entry["file"],
+            place,
+            content.encode("utf-8"),
+            track,
+            entry.get("says"),
         )
 
     def _fault(self, entry: dict[str, Any]) -> str | None:
@@ -124,11 +135,11 @@ class MutantFile:
             return "says must be text, and not empty"
         if not entry["why"].strip() or not entry["find"]:
             return "why and find must not be empty"
-        package = entry.get("package", "tiny_llm")
-        if entry["file"] not in self._reference.get(package, {}):
-            return f"{package} has no file {entry['file']!r}"
-        if entry["task"] not in self._tasks[package]:
-            return f"there is no {entry['task']!r}; there are: {', '.join(self._tasks[package])}"
+        track = entry.get("package", "tiny_llm")
+        if entry["file"] not in self._reference.get(home(self._course, track, entry["file"]), {}):
+            return f"{track} has no file {entry['file']!r}"
+        if entry["task"] not in self._tasks[track]:
+            return f"there is no {entry['task']!r}; there are: {', '.join(self._tasks[track])}"
         if entry["find"] == entry["replace"]:
             return f"{entry['why']!r} changes nothing: find and replace are equal"
         found = self._passage(entry).count(entry["find"])
@@ -147,6 +158,7 @@ class MutantFile:
         return own[0] if len(own) == 1 else source
 
     def _source(self, entry: dict[str, Any]) -> str:
-        content = self._reference[entry.get("package", "tiny_llm")][entry["file"]]
+        package = home(self._course, entry.get("package", "tiny_llm"), entry["file"])
+        content = self._reference[package][entry["file"]]
         # A TOML text has "\n" for every line end.
         return content.decode("utf-8").replace("\r\n", "\n")

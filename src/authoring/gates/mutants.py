@@ -79,7 +79,7 @@ def _read(context: Context, findings: Findings) -> list[Planted]:
 
 
 def _planted(mutant: Mutant, lesson: Lesson) -> Planted:
-    return Planted(mutant, lesson.on(mutant.package), Backend.of(mutant.package))
+    return Planted(mutant, lesson.on(mutant.track), Backend.of(mutant.track))
 
 
 def _limits(context: Context, planted: list[Planted], findings: Findings) -> dict[tuple[str, Backend], float]:
