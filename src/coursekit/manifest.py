@@ -13,6 +13,7 @@ from coursekit.lessons.lesson import FunctionRef, Lesson, Task
 from coursekit.lessons.lesson_file import LessonFile, Problem, day_folders
 from coursekit.lessons.outline import classes, functions, parse, read_source
 from coursekit.paths import Course
+from coursekit.track_files import solution_file
 
 __all__ = ["FunctionRef", "Lesson", "Manifest", "ManifestError", "Task", "list_tasks", "load_manifest"]
 
@@ -164,8 +165,6 @@ class _Outline:
     """What one file of the reference defines, parsed when first asked for."""
 
     def __init__(self, course: Course, package: str, file: str) -> None:
-        from coursekit.tracks import solution_file  # which imports this module
-
         self._path = solution_file(course, package, file)
         self._name = self._path.relative_to(course.root).as_posix()
 

@@ -13,7 +13,7 @@ from coursekit.lessons.outline import read_source, stubbed
 from coursekit.paths import Course
 from coursekit.running.import_path import Impl
 from coursekit.running.stubs import Stub, reached_stub
-from coursekit.tracks import starter_file
+from coursekit.track_files import starter_file
 
 if TYPE_CHECKING:
     from coursekit.manifest import Task

@@ -13,7 +13,7 @@ from coursekit.backends import Backend
 from coursekit.editing.source import function_source
 from coursekit.manifest import Lesson, Task
 from coursekit.paths import Course
-from coursekit.tracks import home
+from coursekit.track_files import home
 
 FEWEST = 2  # mutants per task
 FEWEST_SAYING = 2  # of them, those that state what their message must say

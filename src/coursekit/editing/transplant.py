@@ -15,7 +15,7 @@ from coursekit.lessons.outline import fingerprint, functions, parse, read_source
 from coursekit.lessons.package import Package
 from coursekit.manifest import FunctionRef, Manifest
 from coursekit.paths import Course
-from coursekit.tracks import home, solution_file, starter_file
+from coursekit.track_files import home, solution_file, starter_file
 
 
 @dataclass

@@ -14,7 +14,7 @@ from coursekit.lessons.package import Package
 from coursekit.manifest import FunctionRef, Lesson, Manifest, Task
 from coursekit.paths import Course
 from coursekit.task_state import TaskState
-from coursekit.tracks import solution_file, starter_file
+from coursekit.track_files import solution_file, starter_file
 
 
 class Standing(StrEnum):
