@@ -17,6 +17,7 @@ SHARED = (
     "documents.prompt",
     "documents.scheduler",
     "engine_core",
+    "fused_kv_cache",
     "generate",
     "kv_cache",
     "model",

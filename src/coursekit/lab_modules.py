@@ -12,6 +12,7 @@ class Kernels:
         from tiny_llm.kernels import (
             compiling,
             compiling_triton,
+            decode_attention,
             decode_attention_cpu,
             kept,
             matmul_backends,
@@ -21,6 +22,7 @@ class Kernels:
             quantized_matmul_cpu,
             quantized_matmul_torch,
         )
+        from tiny_llm_mlx.kernels import decode_attention_metal, metal, quantized_matmul_metal
 
 
 class Loading:

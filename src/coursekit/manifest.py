@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
 
+from coursekit.backends import Backend
 from coursekit.errors import CourseError
 from coursekit.lessons.lesson import FunctionRef, Lesson, Task
 from coursekit.lessons.lesson_file import LessonFile, Problem, day_folders
 from coursekit.lessons.outline import classes, functions, parse, read_source
 from coursekit.paths import Course
+from coursekit.track_files import solution_file
 
 __all__ = ["FunctionRef", "Lesson", "Manifest", "ManifestError", "Task", "list_tasks", "load_manifest"]
 
@@ -22,9 +24,20 @@ class ManifestError(CourseError):
 
 @dataclass(frozen=True)
 class Manifest:
-    """Every day of the course that exists, in order."""
+    """Every day of the course that exists, in order.
+
+    It is the torch track's, unless it comes from `on`; then `whole` is the one that it comes from.
+    """
 
     lessons: tuple[Lesson, ...]
+    whole: Manifest | None = field(default=None, repr=False, compare=False)
+
+    def on(self, package: str) -> Manifest:
+        """The days as the track of ``package`` has them, whichever track's this one is."""
+        whole = self.whole or self
+        if package == Backend.TORCH.package:
+            return whole
+        return Manifest(tuple(lesson.on(package) for lesson in whole.lessons), whole)
 
     def tasks(self) -> Iterator[Task]:
         for lesson in self.lessons:
@@ -99,8 +112,11 @@ def _numbers(name: str, count: int, kind: str, example: str) -> tuple[int, ...]:
     return tuple(int(part) for part in parts)
 
 
-def load_manifest(course: Course) -> Manifest:
-    """Read every `lessons/week_W/day_D/lesson.toml` and validate it against the reference package.
+def load_manifest(course: Course, package: str = Backend.TORCH.package) -> Manifest:
+    """Read every `lessons/week_W/day_D/lesson.toml` and validate it against the reference.
+
+    Returns:
+        The days as the track of ``package`` has them.
 
     Raises:
         ManifestError: something is missing, unknown or contradictory; all problems are listed.
@@ -111,17 +127,16 @@ def load_manifest(course: Course) -> Manifest:
     problems += _claimed_twice(files) + _unknown_functions(course, files) + _unknown_needs(files)
     if problems:
         raise ManifestError("\n".join(str(problem) for problem in sorted(problems)))
-    return Manifest(tuple(lessons))
+    return Manifest(tuple(lessons)).on(package)
 
 
 def _claimed_twice(files: list[LessonFile]) -> list[Problem]:
-    first: dict[FunctionRef, Problem] = {}
+    first: dict[tuple[str, FunctionRef], Problem] = {}
     problems = []
     for claim in (claim for file in files for claim in file.claims):
-        if claim.ref in first:
-            problems.append(claim.at.saying(f"{claim.ref} is claimed already at {first[claim.ref].where}"))
-        else:
-            first[claim.ref] = claim.at
+        earlier = first.setdefault((claim.package, claim.ref), claim.at)
+        if earlier is not claim.at:
+            problems.append(claim.at.saying(f"{claim.ref} is claimed already at {earlier.where}"))
     return problems
 
 
@@ -136,10 +151,11 @@ def _unknown_needs(files: list[LessonFile]) -> list[Problem]:
 
 
 def _unknown_functions(course: Course, files: list[LessonFile]) -> list[Problem]:
-    outlines: dict[str, _Outline] = {}
+    outlines: dict[tuple[str, str], _Outline] = {}
     problems = []
     for claim in (claim for file in files for claim in file.claims):
-        outline = outlines.setdefault(claim.ref.file, _Outline(course, claim.ref.file))
+        key = claim.package, claim.ref.file
+        outline = outlines.setdefault(key, _Outline(course, *key))
         if message := outline.refusal(claim.ref):
             problems.append(claim.at.saying(message))
     return problems
@@ -148,8 +164,8 @@ def _unknown_functions(course: Course, files: list[LessonFile]) -> list[Problem]
 class _Outline:
     """What one file of the reference defines, parsed when first asked for."""
 
-    def __init__(self, course: Course, file: str) -> None:
-        self._path = course.solution() / file
+    def __init__(self, course: Course, package: str, file: str) -> None:
+        self._path = solution_file(course, package, file)
         self._name = self._path.relative_to(course.root).as_posix()
 
     @cached_property

@@ -37,6 +37,9 @@ from coursekit.task_state import TaskState
 from coursekit.tracks import covers, track_refusal
 
 TASK_KEY = pytest.StashKey[str]()
+OTHER_TRACK = (
+    "of the other track, which has functions of its own for this day: --backend mlx runs that of MLX"
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -112,7 +115,7 @@ class TaskPlugin:
         option = config.option
         self._course = course
         self._lab = lab
-        self._tasks = TasksOfTests(course)
+        self._tasks = TasksOfTests(course, lab.package)
         folder = (course.solution if option.impl == Impl.SOLUTION else course.starter)().parent
         if option.package_folder:
             folder = Path(option.package_folder).resolve()
@@ -132,7 +135,11 @@ class TaskPlugin:
     @pytest.hookimpl(tryfirst=True)  # before -k takes tests away: a task has all the tests that are there
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         with _usage_errors():
-            tasks = {item: self._find_task(item) for item in items}
+            others = {path for path in {item.path for item in items} if self._tasks.is_of_other_track(path)}
+            tasks = {item: self._find_task(item) for item in items if item.path not in others}
+        for item in items:
+            if item.path in others:
+                item.add_marker(pytest.mark.skip(reason=OTHER_TRACK))
         for item, task in tasks.items():
             if task is not None:
                 item.stash[TASK_KEY] = task.name

@@ -87,7 +87,7 @@ def isolation_here(without: bool = False) -> Isolation:
 
 
 def _files(course: Course, lessons: Sequence[Lesson]) -> list[Path]:
-    files = [course.tests / f"week_{lesson.week}" / f"test_day_{lesson.day}.py" for lesson in lessons]
+    files = [course.tests / lesson.test_file for lesson in lessons]
     for file in files:
         if not file.is_file():
             raise CourseError(f"{file.relative_to(course.root)} is not there: `git restore` brings it back")

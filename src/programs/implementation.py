@@ -13,7 +13,7 @@ from coursekit.lessons.outline import read_source, stubbed
 from coursekit.paths import Course
 from coursekit.running.import_path import Impl
 from coursekit.running.stubs import Stub, reached_stub
-from coursekit.tracks import starter_file
+from coursekit.track_files import starter_file
 
 if TYPE_CHECKING:
     from coursekit.manifest import Task
@@ -106,7 +106,7 @@ def first_stub(
     from coursekit.manifest import load_manifest
 
     stubs: dict[str, set[str]] = {}
-    for task in load_manifest(course).tasks():
+    for task in load_manifest(course, package).tasks():
         if days is not None and f"{task.week}.{task.day}" not in days:
             continue
         for ref in task.implements:

@@ -6,10 +6,9 @@ of `kv_cache.py` never load the compiler.
 
 from __future__ import annotations
 
-from torch import Tensor
-
+from tiny_llm.arrays import Tensor
 from tiny_llm.flash_attention import flash_attention
-from tiny_llm.kernels.decode_attention_cpu import decode_attention
+from tiny_llm.kernels.decode_attention import decode_attention
 from tiny_llm.kv_cache import FullKvCache
 
 FEW_QUERIES = 8
@@ -19,7 +18,7 @@ FEW_QUERIES = 8
 class FusedKvCache(FullKvCache):
     """A `FullKvCache` whose attention makes neither a mask nor an array of L × S scores.
 
-    It runs on the CPU only, because `decode_attention` does.
+    With torch it runs on the CPU only, because `decode_attention` does.
     """
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:

@@ -182,13 +182,6 @@ def test_an_unknown_key_is_a_problem(course):
     assert "unknown key 'seconds'" in problem
 
 
-def test_an_unknown_backend_is_a_problem(course):
-    path = course.lessons / DAY / "mutants.toml"
-    write(path, path.read_text(encoding="utf-8") + '\nbackend = "jax"\n')
-    (problem,) = run(mutants, course, day="1.1").problems
-    assert "there is no backend 'jax'; there are: torch, mlx" in problem
-
-
 def test_a_missing_key_is_a_problem(course):
     path = course.lessons / DAY / "mutants.toml"
     write(path, path.read_text(encoding="utf-8").replace('why = "adds"\n', ""))

@@ -186,7 +186,8 @@ def test_functions_in_folders_can_be_named():
         (
             "points = 5",
             "point = 5\npoints = 5",
-            f"{DAY_1}:15: unknown key 'point'; known here: hints, id, implements, points, seconds, shortcuts, title",
+            f"{DAY_1}:15: unknown key 'point'; known here: hints, id, implements, mlx, mlx_hints, "
+            "points, seconds, shortcuts, title",
         ),
         (
             'goal = "',

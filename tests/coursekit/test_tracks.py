@@ -17,7 +17,8 @@ from coursekit.learner.standing import Standing, Survey
 from coursekit.learner.state import State
 from coursekit.manifest import FunctionRef, load_manifest
 from coursekit.paths import Course
-from coursekit.tracks import covered, covers, home, name_days, shared_files, solution_file, starter_file
+from coursekit.track_files import home, shared_files, solution_file, starter_file
+from coursekit.tracks import covered, covers, name_days
 
 MLX = Backend.MLX.package
 FRAMEWORKS = {"torch", "mlx", "numba", "triton"}

@@ -107,7 +107,7 @@ def test_it_installs_as_the_readme_says_and_runs_what_pdm_knows() -> None:
 
 def test_it_has_bubblewrap_and_git_and_leaves_no_lists_of_packages() -> None:
     (apt,) = [rest for rest in arguments("RUN") if "apt-get" in rest]
-    assert "apt-get install --yes --no-install-recommends bubblewrap git " in apt
+    assert "apt-get install --yes --no-install-recommends bubblewrap g++ git " in apt
     assert (
         apt.index("apt-get update") < apt.index("apt-get install") < apt.index("rm -rf /var/lib/apt/lists/*")
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -102,13 +102,29 @@ def check_parts(
     cpu_kernel: Any, past: Past, count: int, where: str, dtype: str = "float32", atol: float = 2e-5
 ) -> None:
     __tracebackhide__ = True
-    (_, _, G, L, _), S = past.query.shape, past.key.shape[2]
-    out, peaks, totals = run_parts(cpu_kernel, past, count, dtype=dtype)
-    right = past.parts(count)
-    wrong = {
+    found = run_parts(cpu_kernel, past, count, dtype=dtype)
+    bits = {
         "the bits of bfloat16 are taken for whole numbers: tiles pass through as_floats": past.of_bits(
             dtype
-        ).parts(count),
+        ).parts(count)
+    }
+    check_found(found, past, count, where, atol, bits)
+
+
+def check_found(
+    found: Sequence[np.ndarray],
+    past: Past,
+    count: int,
+    where: str,
+    atol: float = 2e-5,
+    more: Mapping[str, Sequence[np.ndarray]] | None = None,
+) -> None:
+    """Check out, peaks and totals of a past that was cut into `count` parts; `more` are further mistakes."""
+    __tracebackhide__ = True
+    (_, _, G, L, _), S = past.query.shape, past.key.shape[2]
+    right = past.parts(count)
+    wrong = {
+        **(more or {}),
         "a query doesn't see its own key": past.parts(count, causal(L, S, shift=-1)),
         "a part goes on into the keys of the next": past.parts(count, whole_tiles=True),
         "the last keys belong to no part: part p ends at (p + 1) · S // parts, not (p + 1) · (S // parts)": (
@@ -130,7 +146,7 @@ def check_parts(
             "query i sees keys up to i instead of S − L + i": past.parts(count, top_left(L, S)),
             "query i of the Q stands for token i % L, not i // (H/Hkv)": past.parts(count, by_query(G, L, S)),
         }
-    for place, (name, array) in enumerate((("out", out), ("peaks", peaks), ("totals", totals))):
+    for place, (name, array) in enumerate(zip(("out", "peaks", "totals"), found, strict=True)):
         check_numpy(
             array,
             right[place],
@@ -139,6 +155,11 @@ def check_parts(
             suspects={cause: parts[place] for cause, parts in wrong.items()},
             nan=f"{name} was not written everywhere, or keys behind the past were read",
         )
+
+
+def decode_kernel(lab: Any) -> Any:
+    """The module with the track's kernel."""
+    return lab.kernels.decode_attention_metal if lab.backend == "mlx" else lab.kernels.decode_attention_cpu
 
 
 def fused_cache(lab: Any, capacity: int = 4) -> Any:
@@ -163,6 +184,7 @@ def check_decode(
     scale: float | None = None,
     arguments: Sequence[Any] = (),
     name: str = "attention",
+    nan: str | None = None,
     **options: Any,
 ) -> None:
     """Check the learner's decode_attention of `past`, or of `arguments` that say the same."""
@@ -171,10 +193,11 @@ def check_decode(
     given = arguments or (on_cpu(lab, query), on_cpu(lab, key, dtype), on_cpu(lab, value, dtype))
     mask = causal(query.shape[2], key.shape[2])
     check(
-        lab.kernels.decode_attention_cpu.decode_attention(*given, scale=scale, **options),
+        decode_kernel(lab).decode_attention(*given, scale=scale, **options),
         grouped(query, key, value, scale, mask),
         name=name,
         axes="B H L D",
         atol=1e-5,
         suspects=suspects(query, key, value, scale, is_causal=True),
+        nan=nan,
     )

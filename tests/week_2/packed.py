@@ -117,5 +117,6 @@ def rounded_to_bfloat16(x: np.ndarray) -> np.ndarray:
 
 
 def on_cpu(lab: Any, x: np.ndarray, dtype: str = "float32") -> Any:
-    """A torch tensor on the CPU, whatever device the tests run on."""
-    return lab.array(x, dtype).to("cpu")
+    """An array on the CPU, whatever device the tests run on; MLX's belong to no device."""
+    array = lab.array(x, dtype)
+    return array if lab.backend == "mlx" else array.to("cpu")

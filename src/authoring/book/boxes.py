@@ -47,7 +47,8 @@ def task_box(task: Task) -> str:
             f'<div class="box task" id="{anchor(task.name)}">',
             f'<p class="box-title"><span>Task {task.name} · {_inline(task.title)}</span>'
             f' <span class="points">{_points(task.points)}</span></p>',
-            *(f"<p>{line}</p>" for line in _places(task.implements)),
+            *(f"<p>{line}</p>" for line in _places("tiny_llm", task.implements)),
+            *(f"<p>With MLX: {line}</p>" for line in _places("tiny_llm_mlx", task.mlx)),
             f'<pre><code class="language-sh">{escape(task.test_command)}</code></pre>',
             f'<p class="box-foot">Stuck? <code>pdm run hint {task.name}</code> gives the next of three hints.</p>',
             "</div>",
@@ -88,13 +89,13 @@ def _figure(alt: str, path: str, caption: str) -> str:
     return f"<figure>\n\n![{alt}]({path})\n\n<figcaption>\n\n{caption}\n\n</figcaption>\n</figure>"
 
 
-def _places(functions: Iterable[FunctionRef]) -> list[str]:
+def _places(package: str, functions: Iterable[FunctionRef]) -> list[str]:
     """A line a file: where it is, and the functions to write in it."""
     files: dict[str, list[str]] = defaultdict(list)
     for function in functions:
         files[function.file].append(f"<code>{escape(function.qualname)}</code>")
     return [
-        f"In <code>src/tiny_llm/{escape(file)}</code>, write {', '.join(names)}."
+        f"In <code>src/{package}/{escape(file)}</code>, write {', '.join(names)}."
         for file, names in files.items()
     ]
 

@@ -61,8 +61,13 @@ class Context:
 
     def solved(self, lessons: Iterable[Lesson]) -> dict[str, dict[str, bytes]]:
         """Every package as a learner has it who has done these days: the reference there, stubs elsewhere."""
-        refs = {ref for lesson in lessons for ref in lesson.functions}
-        return {package: assemble(self.course, self.manifest, package, refs) for package in PACKAGES}
+        days = list(lessons)
+        return {
+            package: assemble(
+                self.course, self.manifest, package, {r for day in days for r in day.on(package).functions}
+            )
+            for package in PACKAGES
+        }
 
     @cached_property
     def _kernels(self) -> tempfile.TemporaryDirectory[str]:

@@ -13,23 +13,23 @@ from coursekit.backends import Backend
 from coursekit.editing.source import function_source
 from coursekit.manifest import Lesson, Task
 from coursekit.paths import Course
+from coursekit.track_files import home
 
 FEWEST = 2  # mutants per task
 FEWEST_SAYING = 2  # of them, those that state what their message must say
 REQUIRED = ("task", "why", "file", "find", "replace")
-OPTIONAL = ("package", "says", "backend")
+OPTIONAL = ("package", "says")
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """One mistake: where `find` stands in the package's `file`, `replace` is put.
+    """One mistake: where `find` stands in the package's `file`, `replace` is put; tests of the `track` must see it.
 
     Text that stands in the file several times is looked for in the task's own functions alone.
 
     place: file and line of its entry, to name it in messages.
     content: the whole file with the mistake in it.
     says: words that must stand in the first message that a learner with this mistake sees; None where any will do.
-    backend: what the tests run with: the package's own, unless the entry of a file of both tracks says "mlx".
     """
 
     task: Task
@@ -38,8 +38,8 @@ class Mutant:
     file: str
     place: str
     content: bytes
+    track: str
     says: str | None = None
-    backend: Backend = Backend.TORCH
 
 
 class MutantFile:
@@ -50,7 +50,11 @@ class MutantFile:
         self._path = path
         self._name = path.relative_to(course.root).as_posix()
         self._lesson = lesson
-        self._tasks = {task.id: task for task in lesson.tasks}
+        self._course = course
+        self._tasks = {
+            backend.package: {task.id: task for task in lesson.on(backend.package).tasks}
+            for backend in Backend
+        }
         self._reference = reference
         self.problems: list[str] = []
 
@@ -76,10 +80,18 @@ class MutantFile:
         return [mutant for mutant in mutants if mutant is not None]
 
     def _count(self, entries: list[dict[str, Any]]) -> None:
+        if not self._lesson.differs_by_track:
+            self._count_tasks(self._lesson, entries)
+            return
+        for backend in Backend:
+            own = [entry for entry in entries if entry.get("package", "tiny_llm") == backend.package]
+            self._count_tasks(self._lesson.on(backend.package), own, f" on the track of {backend}")
+
+    def _count_tasks(self, lesson: Lesson, entries: list[dict[str, Any]], where: str = "") -> None:
         counts = Counter(entry.get("task") for entry in entries)
         saying = Counter(entry.get("task") for entry in entries if "says" in entry)
-        for task in self._lesson.tasks:
-            place = f"{self._name}: {task.id} ({task.title})"
+        for task in lesson.tasks:
+            place = f"{self._name}: {task.id} ({task.title}){where}"
             if counts[task.id] < FEWEST:
                 self.problems.append(f"{place} has {counts[task.id]} mutants, needs {FEWEST} or more")
             elif saying[task.id] < FEWEST_SAYING:
@@ -92,7 +104,7 @@ class MutantFile:
         if fault := self._fault(entry):
             self.problems.append(f"{place}: {fault}")
             return None
-        package = entry.get("package", "tiny_llm")
+        track = entry.get("package", "tiny_llm")
         source, passage = self._source(entry), self._passage(entry)
         content = source.replace(passage, passage.replace(entry["find"], entry["replace"]))
         try:
@@ -100,10 +112,18 @@ class MutantFile:
         except (SyntaxError, ValueError) as error:
             self.problems.append(f"{place}: {entry['why']!r} is not Python: {error}")
             return None
-        task = self._tasks[entry["task"]]
-        backend = Backend(entry.get("backend", Backend.of(package)))
-        encoded = content.encode("utf-8")
-        return Mutant(task, entry["why"], package, entry["file"], place, encoded, entry.get("says"), backend)
+        task = self._tasks[track][entry["task"]]
+        package = home(self._course, track, entry["file"])
+        return Mutant(
+            task,
+            entry["why"],
+            package,
+            entry["file"],
+            place,
+            content.encode("utf-8"),
+            track,
+            entry.get("says"),
+        )
 
     def _fault(self, entry: dict[str, Any]) -> str | None:
         """What is wrong with an entry, or None."""
@@ -113,15 +133,13 @@ class MutantFile:
             return f"unknown key {unknown[0]!r}; known: {', '.join((*REQUIRED, *OPTIONAL))}"
         if "says" in entry and not (isinstance(entry["says"], str) and entry["says"].strip()):
             return "says must be text, and not empty"
-        if entry.get("backend", Backend.MLX) not in list(Backend):
-            return f"there is no backend {entry['backend']!r}; there are: {', '.join(Backend)}"
         if not entry["why"].strip() or not entry["find"]:
             return "why and find must not be empty"
-        if entry["task"] not in self._tasks:
-            return f"there is no {entry['task']!r}; there are: {', '.join(self._tasks)}"
-        package = entry.get("package", "tiny_llm")
-        if entry["file"] not in self._reference.get(package, {}):
-            return f"{package} has no file {entry['file']!r}"
+        track = entry.get("package", "tiny_llm")
+        if entry["file"] not in self._reference.get(home(self._course, track, entry["file"]), {}):
+            return f"{track} has no file {entry['file']!r}"
+        if entry["task"] not in self._tasks[track]:
+            return f"there is no {entry['task']!r}; there are: {', '.join(self._tasks[track])}"
         if entry["find"] == entry["replace"]:
             return f"{entry['why']!r} changes nothing: find and replace are equal"
         found = self._passage(entry).count(entry["find"])
@@ -134,11 +152,13 @@ class MutantFile:
         source, find = self._source(entry), entry["find"]
         if source.count(find) <= 1:
             return source
-        refs = [ref for ref in self._tasks[entry["task"]].implements if ref.file == entry["file"]]
+        task = self._tasks[entry.get("package", "tiny_llm")][entry["task"]]
+        refs = [ref for ref in task.implements if ref.file == entry["file"]]
         own = [text for ref in refs if find in (text := function_source(source, ref.qualname, ref.file))]
         return own[0] if len(own) == 1 else source
 
     def _source(self, entry: dict[str, Any]) -> str:
-        content = self._reference[entry.get("package", "tiny_llm")][entry["file"]]
+        package = home(self._course, entry.get("package", "tiny_llm"), entry["file"])
+        content = self._reference[package][entry["file"]]
         # A TOML text has "\n" for every line end.
         return content.decode("utf-8").replace("\r\n", "\n")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from authoring.gates.day_tests import tests_of_task
 from authoring.gates.gate import DAY_SECONDS, Context, Findings, day_problems, indented
 from authoring.gates.mutant_file import Mutant, MutantFile
-from authoring.gates.tracks import installed
+from authoring.gates.tracks import installed, tracks_of
 from authoring.gates.workers import Job, JobResult
 from authoring.progress import count
 from coursekit.backends import Backend
@@ -61,12 +61,13 @@ def _read(context: Context, findings: Findings) -> list[Planted]:
     planted = []
     for lesson in context.lessons:
         file = MutantFile(context.course, lesson, context.reference)
-        planted += [Planted(mutant, lesson, mutant.backend) for mutant in file.read()]
+        planted += [_planted(mutant, lesson) for mutant in file.read()]
         findings.problems += file.problems
         findings.problems += [
             f"{task.name} {task.title} has no tests to run on its mutants"
-            for task in lesson.tasks
-            if not tests_of_task(context.course, lesson, task)
+            for day in tracks_of(lesson)
+            for task in day.tasks
+            if not tests_of_task(context.course, day, task)
         ]
     for backend in sorted({one.backend for one in planted if not installed(one.backend)}):
         findings.notes.append(f"{backend} is not installed here, so its mutants were not run")
@@ -75,6 +76,10 @@ def _read(context: Context, findings: Findings) -> list[Planted]:
         for one in planted
         if installed(one.backend) and tests_of_task(context.course, one.lesson, one.mutant.task)
     ]
+
+
+def _planted(mutant: Mutant, lesson: Lesson) -> Planted:
+    return Planted(mutant, lesson.on(mutant.track), Backend.of(mutant.track))
 
 
 def _limits(context: Context, planted: list[Planted], findings: Findings) -> dict[tuple[str, Backend], float]:

@@ -36,7 +36,13 @@ def jobs_of_tracks(
 
 def days(context: Context, backend: Backend) -> list[Lesson]:
     """The days to look at that the backend's track covers."""
-    return [lesson for lesson in context.lessons if covers(context.course, backend.package, lesson)]
+    days = (lesson.on(backend.package) for lesson in context.lessons)
+    return [lesson for lesson in days if covers(context.course, backend.package, lesson)]
+
+
+def tracks_of(lesson: Lesson) -> tuple[Lesson, ...]:
+    """The day once for all tracks, or once for each where they differ."""
+    return tuple(lesson.on(backend.package) for backend in Backend) if lesson.differs_by_track else (lesson,)
 
 
 def days_by_track(jobs: Sequence[Job]) -> str:

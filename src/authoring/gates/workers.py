@@ -130,7 +130,7 @@ def run_jobs(
 
 
 def tests_of_day(course: Course, lesson: Lesson) -> Path:
-    return course.tests / f"week_{lesson.week}" / f"test_day_{lesson.day}.py"
+    return course.tests / lesson.test_file
 
 
 @contextmanager

@@ -46,7 +46,7 @@ def assemble_file(
     path = course.solution(package) / file
     messages = {
         ref.qualname: task.stub_message
-        for task in manifest.tasks()
+        for task in manifest.on(package).tasks()
         for ref in task.implements
         if ref.file == file and ref not in solved
     }

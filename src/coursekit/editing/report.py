@@ -11,7 +11,7 @@ from rich.text import Text
 
 from coursekit.manifest import FunctionRef, Task
 from coursekit.paths import Course
-from coursekit.tracks import starter_file
+from coursekit.track_files import starter_file
 
 
 def print_functions(

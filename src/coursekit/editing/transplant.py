@@ -15,7 +15,7 @@ from coursekit.lessons.outline import fingerprint, functions, parse, read_source
 from coursekit.lessons.package import Package
 from coursekit.manifest import FunctionRef, Manifest
 from coursekit.paths import Course
-from coursekit.tracks import home, solution_file, starter_file
+from coursekit.track_files import home, solution_file, starter_file
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Learner:
     def __init__(self, course: Course, package: str, manifest: Manifest) -> None:
         self.package = package
         self._course = course
-        self._manifest = manifest
+        self._manifest = manifest.on(package)
         self._starter: dict[str, str] = {}
         self._own = Package(course.root, partial(starter_file, course, package))
         self._reference = Package(course.root, partial(solution_file, course, package))

@@ -45,7 +45,7 @@ def catch_up(
     yourself; `pdm run reset` puts its stubs back for that.
     """
     course = Course.find()
-    manifest = load_manifest(course)
+    manifest = load_manifest(course, backend.package)
     lesson, earlier = manifest.lesson(to), manifest.before(to)
     needed = earlier if everything else manifest.needed(to)
     package = backend.package

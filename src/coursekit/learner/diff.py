@@ -31,7 +31,7 @@ def diff(
 ) -> None:
     """Show your functions of a task beside the reference's. It opens when the task has passed."""
     course = Course.find()
-    manifest = load_manifest(course)
+    manifest = load_manifest(course, backend.package)
     task = find_task(manifest, name)
     _require_passed(course, manifest, task, backend)
     learner = Learner(course, backend.package, manifest)

@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 from rich.markdown import Markdown
 
+from coursekit.backends import Backend
 from coursekit.errors import CourseError
 from coursekit.learner.state import State, note
 from coursekit.manifest import Manifest, Task, list_tasks, load_manifest
@@ -22,11 +23,21 @@ def hint(
     level: Annotated[
         int | None, typer.Option(min=1, max=HINTS, help="Show this hint: 1 where to look, 3 almost the code.")
     ] = None,
+    backend: Annotated[
+        Backend | None, typer.Option(help="Whose hints, where MLX has its own; left out, of your last tests.")
+    ] = None,
 ) -> None:
     """Show a task's hints, one more with every call: where to look, how to think of it, almost the code."""
     course = Course.find()
-    found = find_task(load_manifest(course), task)
+    found = find_task(load_manifest(course, backend.package if backend else _latest(course)), task)
     show_hints(found, _count(course, found, level), Console(highlight=False))
+
+
+def _latest(course: Course) -> str:
+    try:
+        return State.load(course).latest_package()
+    except CourseError:  # a record that can't be read
+        return Backend.TORCH.package
 
 
 def _count(course: Course, task: Task, level: int | None) -> list[int]:

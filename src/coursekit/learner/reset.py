@@ -47,7 +47,7 @@ def reset(
     The rest of each stays as it is.
     """
     course = Course.find()
-    manifest = load_manifest(course)
+    manifest = load_manifest(course, backend.package)
     if (name, week, day, task) == (None, None, None, None):
         _explain(course, manifest, backend.package)
         raise typer.Exit(REFUSED)

@@ -14,7 +14,7 @@ from coursekit.lessons.package import Package
 from coursekit.manifest import FunctionRef, Lesson, Manifest, Task
 from coursekit.paths import Course
 from coursekit.task_state import TaskState
-from coursekit.tracks import solution_file, starter_file
+from coursekit.track_files import solution_file, starter_file
 
 
 class Standing(StrEnum):
@@ -52,7 +52,7 @@ class Survey:
         self._state = state
         self._learner = Package(course.root, partial(starter_file, course, package))
         self._reference = Package(course.root, partial(solution_file, course, package))
-        self.days = [self._day(lesson) for lesson in manifest.lessons]
+        self.days = [self._day(lesson) for lesson in manifest.on(package).lessons]
 
     @property
     def problems(self) -> list[str]:

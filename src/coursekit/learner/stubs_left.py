@@ -9,7 +9,7 @@ from coursekit.errors import CourseError
 from coursekit.lessons.outline import read_source, stubbed
 from coursekit.manifest import FunctionRef, Lesson, Task
 from coursekit.paths import Course
-from coursekit.tracks import starter_file
+from coursekit.track_files import starter_file
 
 
 def unwritten(course: Course, package: str, task: Task) -> tuple[FunctionRef, ...]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from coursekit.backends import Backend
 from coursekit.errors import CourseError
 
 TEST_SECONDS = 10
@@ -42,6 +43,8 @@ class Task:
     """One task of a day: the functions it asks for, its points and its three hints.
 
     `shortcuts` are calls that would do the task's work, by their dotted names ("torch.softmax").
+    `mlx` are the functions that the MLX track asks for instead, and `mlx_hints` the hints for them; mostly there are
+    none, because the functions of both tracks have the same names.
     """
 
     week: int
@@ -55,6 +58,8 @@ class Task:
     seconds: int = TEST_SECONDS
     """How long each of its tests may take."""
     shortcuts: tuple[str, ...] = ()
+    mlx: tuple[FunctionRef, ...] = ()
+    mlx_hints: tuple[str, str, str] = ("", "", "")
 
     @property
     def name(self) -> str:
@@ -79,6 +84,7 @@ class Lesson:
     """One day: its title, its goal, its chapter under `book/src`, its tasks in order.
 
     `needs` names the earlier days whose code its tests reach; None stands for all of them.
+    `test_file` holds its tests, as seen from the folder of all tests.
     """
 
     week: int
@@ -90,6 +96,29 @@ class Lesson:
     path: Path
     stage: str | None = None
     needs: tuple[str, ...] | None = None
+    test_file: str = ""
+
+    def on(self, package: str) -> Lesson:
+        """The day as the track of ``package`` has it.
+
+        Where a task has functions for MLX, the day has tests of its own on that track, and only the tasks that have
+        such functions.
+        """
+        if package == Backend.TORCH.package or not self.differs_by_track:
+            return self
+        tasks = tuple(
+            replace(task, implements=task.mlx, hints=task.mlx_hints) for task in self.tasks if task.mlx
+        )
+        return replace(self, tasks=tasks, test_file=_test_file(self.week, self.day, "_mlx"))
+
+    def __post_init__(self) -> None:
+        if not self.test_file:
+            object.__setattr__(self, "test_file", _test_file(self.week, self.day))
+
+    @property
+    def differs_by_track(self) -> bool:
+        """Whether the MLX track asks for functions of its own."""
+        return any(task.mlx for task in self.tasks)
 
     @property
     def name(self) -> str:
@@ -111,3 +140,7 @@ class Lesson:
     @property
     def functions(self) -> tuple[FunctionRef, ...]:
         return tuple(ref for task in self.tasks for ref in task.implements)
+
+
+def _test_file(week: int, day: int, track: str = "") -> str:
+    return f"week_{week}/test_day_{day}{track}.py"

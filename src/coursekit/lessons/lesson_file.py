@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from coursekit.backends import Backend
 from coursekit.errors import CourseError
 from coursekit.lessons.lesson import TEST_SECONDS, FunctionRef, Lesson, Task
 from coursekit.lessons.outline import read_source
@@ -17,7 +18,7 @@ from coursekit.paths import Course
 
 HINTS = 3
 LESSON_KEYS = {"title", "goal", "chapter", "stage", "needs", "seconds", "task"}
-TASK_KEYS = {"id", "title", "points", "implements", "hints", "seconds", "shortcuts"}
+TASK_KEYS = {"id", "title", "points", "implements", "hints", "seconds", "shortcuts", "mlx", "mlx_hints"}
 DAY = re.compile(r"(\d+)\.(\d+)")
 DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
 
@@ -43,10 +44,11 @@ class Problem:
 
 @dataclass(frozen=True)
 class Claim:
-    """A task's claim to a function, and where it stands."""
+    """A task's claim to a function of a track, and where it stands."""
 
     ref: FunctionRef
     at: Problem
+    package: str = Backend.TORCH.package
 
 
 def day_folders(course: Course) -> Iterator[tuple[int, int, Path]]:
@@ -129,14 +131,16 @@ class LessonFile:
             )
         points = self._whole_number(table, "points", index)
         seconds = self._whole_number(table, "seconds", index, seconds)
-        implements = self._implements(table, index)
-        hints = self._hints(table, index)
+        implements = self._functions(table, "implements", index, Backend.TORCH)
+        hints = self._hints(table, "hints", index)
         shortcuts = self._shortcuts(table, index) if "shortcuts" in table else ()
-        if len(self.problems) > before:
-            return None
-        return Task(
+        task = Task(
             self.week, self.day, index + 1, task_id, title, points, implements, hints, seconds, shortcuts
         )
+        if "mlx" in table or "mlx_hints" in table:
+            mlx = self._functions(table, "mlx", index, Backend.MLX)
+            task = replace(task, mlx=mlx, mlx_hints=self._hints(table, "mlx_hints", index))
+        return task if len(self.problems) == before else None
 
     def _whole_number(
         self, table: dict[str, Any], key: str, index: int | None, usual: int | None = None
@@ -150,24 +154,26 @@ class LessonFile:
         )
         return 0
 
-    def _implements(self, table: dict[str, Any], index: int) -> tuple[FunctionRef, ...]:
+    def _functions(
+        self, table: dict[str, Any], key: str, index: int, track: Backend
+    ) -> tuple[FunctionRef, ...]:
         refs = []
-        for item, text in enumerate(self._strings(table, "implements", index)):
-            line = self._lines.of("implements", index, item)
+        for item, text in enumerate(self._strings(table, key, index)):
+            line = self._lines.of(key, index, item)
             try:
                 refs.append(FunctionRef.parse(text))
-                self.claims.append(Claim(refs[-1], Problem(self.name, line)))
+                self.claims.append(Claim(refs[-1], Problem(self.name, line), track.package))
             except CourseError as error:
                 self._note(line, str(error))
         return tuple(refs)
 
-    def _hints(self, table: dict[str, Any], index: int) -> tuple[str, str, str]:
-        hints = [hint.strip() for hint in self._strings(table, "hints", index)]
+    def _hints(self, table: dict[str, Any], key: str, index: int) -> tuple[str, str, str]:
+        hints = [hint.strip() for hint in self._strings(table, key, index)]
         if hints and len(hints) != HINTS:
-            self._note(self._lines.of("hints", index), f"has {len(hints)} hints: a task has exactly {HINTS}")
+            self._note(self._lines.of(key, index), f"has {len(hints)} {key}: a task has exactly {HINTS}")
         for item, hint in enumerate(hints):
             if not hint:
-                self._note(self._lines.of("hints", index, item), f"hint {item + 1} is empty")
+                self._note(self._lines.of(key, index, item), f"hint {item + 1} is empty")
         first, second, third = (*hints, "", "", "")[:HINTS]
         return first, second, third
 

@@ -17,7 +17,8 @@ from coursekit.running.import_path import Impl
 from coursekit.running.results import Report, TaskResult
 from coursekit.running.screen import Screen
 from coursekit.task_state import TaskState
-from coursekit.tracks import home, name_days
+from coursekit.track_files import home
+from coursekit.tracks import name_days
 
 # State -> (symbol, symbol where the terminal has no Unicode, colour).
 LOOKS = {

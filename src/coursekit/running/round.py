@@ -128,7 +128,7 @@ def record(course: Course, manifest: Manifest, report: Report, package: str) -> 
 
 
 def _test_file(course: Course, lesson: Lesson) -> str:
-    path = course.tests / f"week_{lesson.week}" / f"test_day_{lesson.day}.py"
+    path = course.tests / lesson.test_file
     shown = path.relative_to(course.root).as_posix()
     if not path.is_file():
         raise CourseError(

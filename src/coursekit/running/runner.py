@@ -44,7 +44,7 @@ def run_tests(
 ) -> None:
     """Test your code: the day or the task that you name, the week, or every day begun and the one after."""
     course = Course.find()
-    manifest = load_manifest(course)
+    manifest = load_manifest(course, backend.package)
     asked = read_arguments(course, manifest, words or [], week, day, keyword)
     one = Round(course, manifest, asked, impl, backend, device, verbose)
     code, report = one.run()

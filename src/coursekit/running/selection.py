@@ -12,7 +12,7 @@ from coursekit.learner.standing import begun_and_next
 from coursekit.manifest import Lesson, Manifest
 from coursekit.paths import Course
 from coursekit.running.import_path import Impl
-from coursekit.tracks import covers, track_refusal
+from coursekit.tracks import covered, covers, track_refusal
 
 NAME = re.compile(r"\d+(\.\d+){0,2}")
 
@@ -100,7 +100,7 @@ def select(
         raise CourseError(f"--day {day} of which week? Name it: pdm run test 1.{day}")
     package = backend.package
     if week is None:
-        track = Manifest(tuple(lesson for lesson in manifest.lessons if covers(course, package, lesson)))
+        track = Manifest(covered(course, package, manifest))
         chosen = track.lessons if impl is Impl.SOLUTION else begun_and_next(course, package, track)
     else:
         asked = lessons_of(manifest, week, day)

@@ -8,22 +8,38 @@ from pathlib import Path
 
 from coursekit.errors import CourseError
 from coursekit.manifest import Manifest, Task, load_manifest
-from coursekit.paths import Course
+from coursekit.paths import PACKAGES, Course
 from coursekit.running.results import TASK_TEST
 
 WEEK_FOLDER = re.compile(r"week_(\d+)")
-DAY_FILE = re.compile(r"test_day_(\d+)\.py")
+DAY_FILE = re.compile(r"test_day_(\d+)(_mlx)?\.py")
 
 
 class TasksOfTests:
-    """The tasks of the course, found by their tests; the manifest is read when the first day's test comes."""
+    """The tasks of a track, found by their tests; the manifest is read when the first day's test comes."""
 
-    def __init__(self, course: Course) -> None:
-        self._course = course
+    def __init__(self, course: Course, package: str) -> None:
+        self._course, self._package = course, package
 
     @cached_property
     def manifest(self) -> Manifest:
-        return load_manifest(self._course)
+        return load_manifest(self._course, self._package)
+
+    def is_of_other_track(self, file: Path) -> bool:
+        """Whether `file` tests a day that has other tests on this track. What is wrong with its name `find` says."""
+        try:
+            if self._day_of(file) is None:
+                return False
+        except CourseError:
+            return False
+        days = {
+            self._course.tests / each.test_file
+            for name in PACKAGES
+            for each in self.manifest.on(name).lessons
+        }
+        return file in days and file not in {
+            self._course.tests / each.test_file for each in self.manifest.lessons
+        }
 
     def find(self, file: Path, name: str) -> Task | None:
         """The task of the test called `name` in `file`; None for a test outside the weeks' folders.

@@ -36,7 +36,7 @@ def watch_tests(
     Without a day, every day begun is tested, and the one after.
     """
     course = Course.find()
-    manifest = load_manifest(course)
+    manifest = load_manifest(course, backend.package)
     asked = read_arguments(course, manifest, words or [], keyword=keyword)
     watcher = Watcher(course, manifest, asked, backend, device, Console(highlight=False))
     with contextlib.suppress(KeyboardInterrupt):

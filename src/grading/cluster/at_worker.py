@@ -67,7 +67,7 @@ def _rules(parcel: Parcel) -> Rules:
     course, days = Course.find(), parcel.days
     if days.fingerprint(course) != parcel.course:
         raise CourseError("its checkout of the course has changed since it was asked: start the worker again")
-    manifest = load_manifest(course)
+    manifest = load_manifest(course, days.backend.package)
     lessons = tuple(lesson for lesson in manifest.lessons if lesson.name in days.names)
     layouts = _layouts(course, days.backend, parcel.course)
     return Rules(

@@ -25,7 +25,7 @@ class Days:
         Raises:
             CourseError: it doesn't have one of the days, or can't be read.
         """
-        manifest = load_manifest(course)
+        manifest = load_manifest(course, self.backend.package)
         known = {lesson.name: lesson for lesson in manifest.lessons}
         missing = [name for name in self.names if name not in known]
         if missing:

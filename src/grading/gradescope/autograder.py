@@ -70,7 +70,7 @@ def _graded(source: Path, submission: Path, hand_in: HandIn, judged_by: Judge) -
 
 def _rules(course: Course, source: Path) -> tuple[Rules, Policy]:
     settings = read_settings(source)
-    manifest = load_manifest(course)
+    manifest = load_manifest(course, settings.backend.package)
     policy_file = source / POLICY
     policy, _ = read_policy(
         policy_file if policy_file.is_file() else None, [lesson.name for lesson in manifest.lessons]

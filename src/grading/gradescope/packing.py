@@ -48,7 +48,7 @@ def write_autograder(course: Course, asked: Asked, out: Path) -> Packed:
     why_zip, what = "as Gradescope wants it", "an autograder of this course"
     fixed_zip.require_ours(out, ABOUT, FORMAT, what, why_zip)
     require_writable([out])
-    manifest = load_manifest(course)
+    manifest = load_manifest(course, asked.backend.package)
     policy, _ = read_policy(asked.policy, [lesson.name for lesson in manifest.lessons])
     lessons = chosen_lessons(course, manifest, asked, policy)
     packed = fixed_zip.zip_files(_contents(course, asked), dict.fromkeys(SCRIPTS, 0o755) | {SEED: 0o600})

@@ -85,7 +85,9 @@ def collect(course: Course, manifest: Manifest, package: str) -> Work:
     """
     starter, folder = generate(course, package, manifest), course.starter(package)
     there = {path.relative_to(folder).as_posix(): path for path in package_files(folder)}
-    counted = sorted(starter.keys() & {ref.file for task in manifest.tasks() for ref in task.implements})
+    counted = sorted(
+        starter.keys() & {ref.file for task in manifest.on(package).tasks() for ref in task.implements}
+    )
     return Work(
         package,
         covered(course, package, manifest),

@@ -97,7 +97,7 @@ def prepare(course: Course, asked: Asked, progress: Console, elsewhere: Elsewher
     Raises:
         CourseError: something that was asked for is wrong.
     """
-    manifest = load_manifest(course)
+    manifest = load_manifest(course, asked.backend.package)
     kept = Kept(_out(asked))
     policy_file = asked.policy or asked.folder / POLICY_FILE
     there = asked.policy is not None or policy_file.is_file()

@@ -18,11 +18,11 @@ from grading.sandbox.limits import Limits, Rooms, named_and_real
 from grading.sandbox.plan import Entry, Plan
 
 # What a Python with compiled libraries needs of a system: the loader, libraries, programs that find libraries,
-# time zones.
+# time zones; and the headers of a C++ compiler, which runs kernels in Metal's language.
 _SYSTEM = (
     "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32",
-    "/usr/libexec", "/usr/bin", "/usr/sbin", "/usr/local/lib", "/usr/share/zoneinfo", "/etc/ld.so.cache",
-    "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/localtime",
+    "/usr/libexec", "/usr/bin", "/usr/sbin", "/usr/include", "/usr/local/lib", "/usr/share/zoneinfo",
+    "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/localtime",
     "/sys/devices/system/cpu", "/sys/devices/system/node",
 )  # fmt: skip
 _SPARE_PROCESSES = 1000  # that the user's other programs may start meanwhile

@@ -19,9 +19,9 @@ def make_layouts(course: Course, manifest: Manifest, backend: Backend) -> tuple[
         CourseError: the reference can't be read.
     """
     packages = dict.fromkeys((Backend.TORCH.package, backend.package))
-    tasks = {ref.file for task in manifest.tasks() for ref in task.implements}
     layouts = []
     for package in packages:
+        tasks = {ref.file for task in manifest.on(package).tasks() for ref in task.implements}
         starter = generate(course, package, manifest)
         layouts.append(Layout(package, starter, frozenset(tasks & starter.keys())))
     return tuple(layouts)

@@ -1,0 +1,1 @@
+"""Metal kernels where there is no Metal: compiled as C++ and run on the CPU, one threadgroup after another."""
