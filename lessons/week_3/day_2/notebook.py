@@ -190,7 +190,7 @@ def runs(max_running: int, chunk_size: int) -> np.ndarray:
 
     def note(step: Any) -> None:
         decodes = sum(n for each, n in step.issued if n == 1 and each.num_generated > 1)
-        filled = sum(paged.pool.pages_for(each.sequence.length, 16) for each in core.running)
+        filled = sum(paged.places.pages_for(each.sequence.length, 16) for each in core.running)
         prompts = sum(n for _, n in step.issued) - decodes
         counts.append((decodes, prompts, sum(len(each.sequence.pages) for each in core.running), filled))
 
