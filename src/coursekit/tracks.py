@@ -38,8 +38,11 @@ def track_refusal(course: Course, package: str, manifest: Manifest) -> str:
 def name_days(days: tuple[Lesson, ...], manifest: Manifest) -> str:
     """Days that follow one another joined: "1.1–1.4, 2.4"."""
     runs: list[list[Lesson]] = []
+    names = {
+        lesson.name for lesson in days
+    }  # as a track has it, a day may have fewer tasks than in the manifest
     for lesson in manifest.lessons:
-        if lesson not in days:
+        if lesson.name not in names:
             runs.append([])
         elif runs:
             runs[-1].append(lesson)

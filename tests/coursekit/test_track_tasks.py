@@ -17,7 +17,7 @@ from coursekit.learner.standing import Standing, Survey
 from coursekit.learner.state import State
 from coursekit.manifest import FunctionRef, ManifestError, load_manifest
 from coursekit.paths import ROOT_VARIABLE, Course
-from coursekit.tracks import covers
+from coursekit.tracks import covered, covers, name_days
 
 MLX = "tiny_llm_mlx"
 DAY = "week_2/day_1"
@@ -79,6 +79,7 @@ def test_a_day_without_functions_of_its_own_is_the_same_on_both(course):
 def test_the_track_covers_the_day(course):
     lesson = load_manifest(course).lesson("2.1")
     assert covers(course, MLX, lesson)
+    assert name_days(covered(course, MLX, load_manifest(course)), load_manifest(course)) == "2.1"
     (course.solution(MLX) / "folder" / "counting_apart.py").unlink()
     covers.__globals__["_defined"].cache_clear()
     assert not covers(course, MLX, lesson)
