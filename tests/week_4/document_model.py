@@ -80,7 +80,7 @@ class NotingModel:
         if mask is not None and self.lab.dtype(mask) != self.dtype:
             raise CheckFailed(
                 f"the mask of a cache is {self.lab.dtype(mask)}, and the model is {self.dtype}: "
-                "`document_mask` takes the dtype of `like`"
+                "the mask has the dtype of the array that `document_mask` gets as `like`"
             )
         values = np.zeros((1, 1, count, ROOM))
         values[0, 0, np.arange(count), known + np.arange(count)] = 1
