@@ -24,11 +24,19 @@ def result(task, state, message="", needs=""):
 
 
 def board(
-    course, *results, options="", encoding="utf-8", interrupted=False, errors=(), borrowed=(), every=False
+    course,
+    *results,
+    options="",
+    encoding="utf-8",
+    interrupted=False,
+    errors=(),
+    borrowed=(),
+    every=False,
+    backend="torch",
 ):
     """What the board of these results looks like."""
     planned = {task: sum(r.task == task for r in results) for task in {r.task for r in results}}
-    report = Report("learner", "torch", "cpu", planned, list(results), list(errors), 0, interrupted, True)
+    report = Report("learner", backend, "cpu", planned, list(results), list(errors), 0, interrupted, True)
     manifest = load_manifest(course)
     days = {r.task.rpartition(".")[0] for r in results}
     lessons = tuple(lesson for lesson in manifest.lessons if lesson.name in days)
@@ -174,6 +182,18 @@ def test_a_finished_day_leads_to_the_next_one(course):
         "  read pdm run book --open 1.2  (book/src/week_1/day_2.md)" in text
     )
     assert "Next  pdm run test 1.2" in text
+
+
+def test_a_finished_day_leads_past_days_that_the_track_does_not_cover(course, monkeypatch):
+    asked = []
+    covers = lambda course, package, lesson: asked.append(package) or lesson.name == "2.1"  # noqa: E731
+    monkeypatch.setattr("coursekit.running.board.covers", covers)
+    text = board(course, result("1.1.1", "passed"), result("1.1.2", "passed"), backend="mlx")
+    assert "Next is Day 2.1" in text
+    assert set(asked) == {"tiny_llm_mlx"}
+    monkeypatch.setattr("coursekit.running.board.covers", lambda *_: False)
+    text = board(course, result("1.1.1", "passed"), result("1.1.2", "passed"), backend="mlx")
+    assert "There is no further day in the course yet." in text
 
 
 def test_a_part_of_a_day_leads_to_the_rest_of_it(course):

@@ -99,7 +99,10 @@ class Listening:
         check(query, step.query, name="the queries given to `attention`", axes="T H D", framework="numpy")
         wanted = written_alone(step, layer)
         if not self.written:
-            cause = "the pool has no new tokens yet when `attention` is called: write first"
+            cause = (
+                "the pool has none of the new tokens when `attention` is called: they are written first, and into "
+                "the pool's own arrays"
+            )
         elif layer not in self.written:
             cause = f"the new tokens were written to layer {self.written[0]}, and not to layer {layer}"
         elif layer not in self.given:

@@ -18,7 +18,7 @@ from coursekit.running.results import Report, TaskResult
 from coursekit.running.screen import Screen
 from coursekit.task_state import TaskState
 from coursekit.track_files import home
-from coursekit.tracks import name_days
+from coursekit.tracks import covers, name_days
 
 # State -> (symbol, symbol where the terminal has no Unicode, colour).
 LOOKS = {
@@ -229,9 +229,10 @@ class Board:
         return all(task.name in tasks and tasks[task.name].complete for task in lesson.tasks)
 
     def _lesson_after(self) -> Lesson | None:
-        days = self.manifest.lessons
-        following = days.index(self.lessons[-1]) + 1
-        return days[following] if following < len(days) else None
+        """The next day that the track of this run covers."""
+        days, package = self.manifest.lessons, Backend(self.report.backend).package
+        following = days[days.index(self.lessons[-1]) + 1 :]
+        return next((each for each in following if covers(self.course, package, each)), None)
 
 
 def earned(task: Task, result: TaskResult) -> int:
