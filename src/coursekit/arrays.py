@@ -147,7 +147,9 @@ def make_array(values: Any, backend: str, device: str = "cpu", dtype: str | None
         return torch.from_numpy(source).to(device=device, dtype=getattr(torch, name))
     import mlx.core as mx
 
-    return mx.array(source).astype(getattr(mx, "bool_" if name == "bool" else name))
+    array = mx.array(source).astype(getattr(mx, "bool_" if name == "bool" else name))
+    mx.eval(array)  # what is put off in one thread can't be computed in another
+    return array
 
 
 def _default_dtype(source: np.ndarray, backend: str) -> str:

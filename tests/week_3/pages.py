@@ -47,8 +47,9 @@ def check_all_free(allocator: Any, *, when: str) -> None:
 def spoil(pool: Any) -> None:
     """NaN in every place of every layer, the null page's too."""
     for keys, values in zip(pool.keys, pool.values, strict=True):
-        keys[...] = float("nan")
-        values[...] = float("nan")
+        for array in (keys, values):
+            array[...] = float("nan")
+            float(array[0, 0, 0, 0])  # MLX writes when a number is asked for, and can't do so in another thread
 
 
 def pool_of(lab: Any, num_pages: int, page_size: int, layers: int = LAYERS, dtype: str = "float32") -> Any:
