@@ -2,20 +2,24 @@
 
 python mlx_child.py load MODEL.gguf OUT.npz      every tensor of the model with 4-bit weights
 python mlx_child.py multiply IN.npz OUT.npz      words and products of a quantized matrix
+python mlx_child.py pool OUT.json                what a new pool of pages is
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import mlx.core as mx
 import numpy as np
 
 # Imported by name: to a type checker `tiny_llm` is torch's.
-packed_matmul, quantize, weights = (
-    import_module(f"tiny_llm.{name}") for name in ("packed_matmul", "quantize", "weights")
+packed_matmul, quantize, weights, paged_pool = (
+    import_module(f"tiny_llm.{name}") for name in ("packed_matmul", "quantize", "weights", "paged.pool")
 )
 
 PARTS = ("nibbles", "scales", "minima")
@@ -45,5 +49,24 @@ def multiply(given: str, out: str) -> None:
     np.savez(out, **found)
 
 
+def pool(out: str) -> None:
+    """Save the sizes, dtypes and contents of a pool of 2 layers, with 5 pages of 3 tokens."""
+    before = mx.get_active_memory()
+    made = paged_pool.KvPool(
+        SimpleNamespace(num_layers=2, num_kv_heads=7, head_dim=4), 5, 3, dtype=mx.bfloat16
+    )
+    taken = mx.get_active_memory() - before
+    arrays = [*made.keys, *made.values]
+    told = {
+        "layers": (len(made.keys), len(made.values)),
+        "shapes": [array.shape for array in arrays],
+        "dtypes": [str(array.dtype) for array in arrays],
+        "zero": not any(bool(array.any()) for array in arrays),
+        "sizes": (made.num_pages, made.page_size, made.nbytes),
+        "taken": taken,
+    }
+    Path(out).write_text(json.dumps(told), encoding="utf-8")
+
+
 if __name__ == "__main__":
-    {"load": load, "multiply": multiply}[sys.argv[1]](*sys.argv[2:])
+    {"load": load, "multiply": multiply, "pool": pool}[sys.argv[1]](*sys.argv[2:])

@@ -49,7 +49,9 @@ def spoil(pool: Any) -> None:
     for keys, values in zip(pool.keys, pool.values, strict=True):
         for array in (keys, values):
             array[...] = float("nan")
-            float(array[0, 0, 0, 0])  # MLX writes when a number is asked for, and can't do so in another thread
+            float(
+                array[0, 0, 0, 0]
+            )  # MLX writes when a number is asked for, and can't do so in another thread
 
 
 def pool_of(lab: Any, num_pages: int, page_size: int, layers: int = LAYERS, dtype: str = "float32") -> Any:
