@@ -142,8 +142,12 @@ def test_a_repetition_penalty_changes_the_answer() -> None:
             "--backend mlx runs with --device cpu",
         ),
         (
-            ("smoke", "--backend", "mlx", "--stage", "kernel"),
-            "the MLX track covers days 1.1–3.2, 3.5–3.6, 4.1–4.5",
+            ("smoke", "--backend", "mlx", "--stage", "grpc"),
+            "the MLX track covers days 1.1–3.6, 4.1–4.5",
+        ),
+        (
+            ("smoke", "--impl", "solution", "--backend", "mlx", "--stage", "kernel", "--attention", "cpu"),
+            "with MLX there is no way 'cpu' to attend; choose one of: auto, reference, metal, metal-tiles",
         ),
         (("smoke", "--stage", "warp"), "there is no stage 'warp'; there are: recompute, cached"),
         (
