@@ -118,6 +118,10 @@ def test_a_repetition_penalty_changes_the_answer() -> None:
             "the cpu way to attend takes float32 and bfloat16 on the CPU, not float16",
         ),
         (
+            (*PAGED, "--attention", "metal"),
+            "there is no way 'metal' to attend; choose one of: auto, reference, cpu, triton, tiled",
+        ),
+        (
             ("main", "--impl", "solution", "--prompt", "x", "--backend", "mlx", "--cache", "paged"),
             "--backend mlx has no --cache paged: choose none or full",
         ),

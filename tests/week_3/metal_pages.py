@@ -32,7 +32,9 @@ UNWRITTEN = (
     "some elements hold NaN although no key that was read does: no thread writes them, a number is used before it "
     "has a value, or the total is 0 where nothing is seen, and something is divided by it"
 )
-UNFINISHED = f"{UNWRITTEN}; or a tile is used before it is complete: a barrier or a part of the tile is missing"
+UNFINISHED = (
+    f"{UNWRITTEN}; or a tile is used before it is complete: a barrier or a part of the tile is missing"
+)
 PEAK_OF_0 = (
     "the peak starts at 0: all weights are exp(−170), which is 0 in float32; before the first key it is −inf"
 )
