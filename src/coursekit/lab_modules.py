@@ -254,6 +254,7 @@ class Modules:
             tokenizer,
             weights,
         )
+        from tiny_llm_mlx import packed_matmul
 
         documents: Documents
         engine: Engine
