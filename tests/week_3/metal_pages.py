@@ -190,7 +190,7 @@ def check_parts(
 def check_tiles(
     lab: Any, attend: Callable[..., Any], step: RaggedStep, count: int = 1, **options: Any
 ) -> None:
-    """The same of Day 3.4's kernel, the learner's attend_tiles."""
+    """The same of Day 3.4's kernel."""
     __tracebackhide__ = True
     causal = options.pop("causal", True)
     check_kernel(lab, attend, Parts(step, count, causal, ROWS), **options)
@@ -212,7 +212,7 @@ def check_kernel(
 
     def run(one: RaggedStep) -> Any:
         arguments = [*one.arguments(lab), one.meta(lab), one.scale, parts.causal, parts.count]
-        return pair_of(attend(*arguments), attend.__name__)
+        return pair_of(attend(*arguments), "the kernel")
 
     actual = run(parts.step)
     spoilt = any(np.isnan(lab.numpy(x)).any() for x in actual)
