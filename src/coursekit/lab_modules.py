@@ -22,7 +22,13 @@ class Kernels:
             quantized_matmul_cpu,
             quantized_matmul_torch,
         )
-        from tiny_llm_mlx.kernels import decode_attention_metal, metal, quantized_matmul_metal
+        from tiny_llm_mlx.kernels import (
+            decode_attention_metal,
+            metal,
+            paged_attention_metal,
+            paged_attention_tiles_metal,
+            quantized_matmul_metal,
+        )
 
 
 class Loading:
@@ -248,6 +254,7 @@ class Modules:
             tokenizer,
             weights,
         )
+        from tiny_llm_mlx import packed_matmul
 
         documents: Documents
         engine: Engine

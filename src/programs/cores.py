@@ -39,7 +39,7 @@ def _choose(name: str, dtype: Any, device: Any) -> PagedAttention:
     from tiny_llm.paged.attention_backends import choose_attention
 
     try:
-        return choose_attention(name, dtype, device)
+        return choose_attention(str(name), dtype, device)  # a message shows the name, not the option's class
     except ValueError as error:
         raise CourseError(str(error)) from None
 

@@ -30,6 +30,8 @@ class Attention(StrEnum):
     REFERENCE = "reference"
     CPU = "cpu"
     TRITON = "triton"
+    METAL = "metal"
+    METAL_TILES = "metal-tiles"
 
 
 class Matmul(StrEnum):
@@ -121,7 +123,8 @@ AttentionOption = Annotated[
     Attention,
     typer.Option(
         help="How to attend over pages: reference (Day 3.2), cpu (the kernel of Day 3.3), triton (Day 3.4; without "
-        "a GPU it is interpreted, which takes minutes), or auto: the best for --dtype and --device."
+        "a GPU it is interpreted, which takes minutes), metal or metal-tiles (the same days with --backend mlx), or "
+        "auto: the best for --dtype and --device."
     ),
 ]
 BitsOption = Annotated[

@@ -10,6 +10,7 @@ import pytest
 from courses import LESSONS, make_course, write
 from runs import environment
 
+from coursekit.backends import Backend
 from coursekit.errors import CourseError
 from coursekit.learner.hint import hint
 from coursekit.learner.state import State
@@ -76,6 +77,16 @@ def test_an_unknown_task_is_a_clear_error_and_uses_up_nothing(course, name):
     with pytest.raises(CourseError):
         hint(name)
     assert State.load(course).hints == {}
+
+
+def test_the_commands_to_type_next_name_the_track(course, capsys):
+    for number in range(1, 4):
+        hint("1.1.1", backend=Backend.MLX)
+        out = capsys.readouterr().out
+        assert "pdm run test 1.1.1 --backend mlx\n" in out
+        assert ("pdm run hint 1.1.1 --backend mlx\n" in out) == (number < 3)
+    hint("1.1.2")
+    assert "--backend" not in capsys.readouterr().out
 
 
 def test_brackets_in_titles_and_hints_are_printed_as_they_are(course, capsys):

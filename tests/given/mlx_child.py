@@ -3,12 +3,14 @@
 python mlx_child.py load MODEL.gguf OUT.npz      every tensor of the model with 4-bit weights
 python mlx_child.py multiply IN.npz OUT.npz      words and products of a quantized matrix
 python mlx_child.py pool OUT.json                what a new pool of pages is
+python mlx_child.py attend MACHINE               which way to attend each name gives; "gpu", "compiler" or "bare"
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,8 +20,9 @@ import mlx.core as mx
 import numpy as np
 
 # Imported by name: to a type checker `tiny_llm` is torch's.
-packed_matmul, quantize, weights, paged_pool = (
-    import_module(f"tiny_llm.{name}") for name in ("packed_matmul", "quantize", "weights", "paged.pool")
+packed_matmul, quantize, weights, paged_pool, backends = (
+    import_module(f"tiny_llm.{name}")
+    for name in ("packed_matmul", "quantize", "weights", "paged.pool", "paged.attention_backends")
 )
 
 PARTS = ("nibbles", "scales", "minima")
@@ -68,5 +71,23 @@ def pool(out: str) -> None:
     Path(out).write_text(json.dumps(told), encoding="utf-8")
 
 
+def attend(machine: str) -> None:
+    """Print what each name gives on a machine with Metal, with a C++ compiler alone, or with neither."""
+    mx.metal.is_available = lambda: machine == "gpu"
+    reason = "there is no compiler here" if machine == "bare" else None
+    vars(backends)["why_not"] = lambda: reason
+    for name in (*backends.ATTENTIONS, "cpu"):
+        try:
+            print(f"{name}: {backends.choose_attention(name, mx.float32).__name__}")
+        except ValueError as error:
+            print(f"{name}: {error}")
+
+
 if __name__ == "__main__":
-    {"load": load, "multiply": multiply, "pool": pool}[sys.argv[1]](*sys.argv[2:])
+    commands: dict[str, Callable[..., None]] = {
+        "load": load,
+        "multiply": multiply,
+        "pool": pool,
+        "attend": attend,
+    }
+    commands[sys.argv[1]](*sys.argv[2:])

@@ -118,6 +118,10 @@ def test_a_repetition_penalty_changes_the_answer() -> None:
             "the cpu way to attend takes float32 and bfloat16 on the CPU, not float16",
         ),
         (
+            (*PAGED, "--attention", "metal"),
+            "there is no way 'metal' to attend; choose one of: auto, reference, cpu, triton, tiled",
+        ),
+        (
             ("main", "--impl", "solution", "--prompt", "x", "--backend", "mlx", "--cache", "paged"),
             "--backend mlx has no --cache paged: choose none or full",
         ),
@@ -142,8 +146,12 @@ def test_a_repetition_penalty_changes_the_answer() -> None:
             "--backend mlx runs with --device cpu",
         ),
         (
-            ("smoke", "--backend", "mlx", "--stage", "kernel"),
-            "the MLX track covers days 1.1–3.2, 3.5–4.5",
+            ("smoke", "--backend", "mlx", "--stage", "served"),
+            "the MLX track covers days 1.1–4.5",
+        ),
+        (
+            ("smoke", "--impl", "solution", "--backend", "mlx", "--stage", "kernel", "--attention", "cpu"),
+            "with MLX there is no way 'cpu' to attend; choose one of: auto, reference, metal, metal-tiles",
         ),
         (("smoke", "--stage", "warp"), "there is no stage 'warp'; there are: recompute, cached"),
         (

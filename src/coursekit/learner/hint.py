@@ -29,8 +29,9 @@ def hint(
 ) -> None:
     """Show a task's hints, one more with every call: where to look, how to think of it, almost the code."""
     course = Course.find()
-    found = find_task(load_manifest(course, backend.package if backend else _latest(course)), task)
-    show_hints(found, _count(course, found, level), Console(highlight=False))
+    track = backend or Backend.of(_latest(course))
+    found = find_task(load_manifest(course, track.package), task)
+    show_hints(found, _count(course, found, level), Console(highlight=False), track)
 
 
 def _latest(course: Course) -> str:
@@ -71,8 +72,8 @@ def find_task(manifest: Manifest, name: str) -> Task:
     raise CourseError(f"{name} is a day; name one of its tasks: {list_tasks(lesson)}")
 
 
-def show_hints(task: Task, numbers: list[int], console: Console) -> None:
-    width = min(console.width, WIDTH)
+def show_hints(task: Task, numbers: list[int], console: Console, backend: Backend) -> None:
+    width, test = min(console.width, WIDTH), f"{task.test_command}{backend.option}"
     console.print(f"[bold]{task.label}[/bold]: ", end="")
     console.print(task.title, markup=False)
     if len(numbers) == HINTS:
@@ -82,7 +83,9 @@ def show_hints(task: Task, numbers: list[int], console: Console) -> None:
         console.print(Markdown(task.hints[number - 1]), width=width)
     console.print()
     if numbers[-1] < HINTS:
-        console.print(f"Test it:       {task.test_command}", markup=False, soft_wrap=True)
-        console.print(f"The next hint: pdm run hint {task.name}", markup=False, soft_wrap=True)
+        console.print(f"Test it:       {test}", markup=False, soft_wrap=True)
+        console.print(
+            f"The next hint: pdm run hint {task.name}{backend.option}", markup=False, soft_wrap=True
+        )
     else:
-        console.print(f"Test it: {task.test_command}", markup=False, soft_wrap=True)
+        console.print(f"Test it: {test}", markup=False, soft_wrap=True)
