@@ -97,7 +97,7 @@ class Runner:
     """A model runner whose pool holds token ids, and whose next token follows from what is read there."""
 
     def __init__(self, setting: Setting, dice: random.Random) -> None:
-        self.pool = SimpleNamespace(keys=np.zeros((1, setting.pages)), page_size=setting.page_size)
+        self.pool = SimpleNamespace(num_pages=setting.pages, page_size=setting.page_size)
         weight = np.zeros((V, 1))
         self.model = SimpleNamespace(embedding=SimpleNamespace(weight=weight), logits=lambda hidden: hidden)
         self.failing = setting.failing
