@@ -64,9 +64,9 @@ def encode_prompt(
     """Tokenize each segment of a prompt for itself.
 
     Only the system prompt is encoded with the token that starts a text, also where it is empty; so a model that has
-    such a token gets one in all. (The others are encoded with ``start=False``.) In a document, the spelling of a control token is letters like any other
-    (``control_tokens=False``); in the system prompt and the question it is the control token. An empty document
-    stays, with no tokens.
+    such a token gets one in all. (The others are encoded with ``start=False``.) In a document, the spelling of a
+    control token is letters like any other (``control_tokens=False``); in the system prompt and the question it is
+    the control token. An empty document stays, with no tokens.
 
     Args:
         prompt: the text of each segment.
